@@ -28,6 +28,8 @@ if(INFERWIRE_WERROR)
   list(APPEND INFERWIRE_BPF_FLAGS -Werror)
 endif()
 
+add_custom_target(skeletons) # all of them
+
 function(inferwire_add_skeletons target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;INCLUDES")
   set(out_dir "${CMAKE_BINARY_DIR}/skeletons/${target}")
@@ -75,6 +77,7 @@ function(inferwire_add_skeletons target)
   endforeach()
 
   add_custom_target("${target}_files" DEPENDS ${skeletons})
+  add_dependencies(skeletons "${target}_files")
   add_library("${target}" INTERFACE)
   add_dependencies("${target}" "${target}_files")
   target_include_directories("${target}" SYSTEM INTERFACE "${out_dir}") # generated code: not held to our warnings
