@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose socket it is. Resolved by the daemon (cgroup, process); the model only passes it on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace inferwire::model {
+
+// Empty = not known. `workload` follows docs/metrics.md: the Kubernetes owner, the systemd unit, the Docker name or id,
+// else the process name.
+struct Identity {
+  std::string name_space;
+  std::string workload;
+  std::string pod;
+  std::string container;
+  std::string node;
+  std::string comm;
+  std::uint32_t pid = 0;
+
+  bool operator==(const Identity&) const = default;
+};
+
+}  // namespace inferwire::model

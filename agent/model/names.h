@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of what kernel records hold as numbers (event_abi.h). Unknown numbers give "": hostile or newer records must
+// not break anything.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inferwire::model {
+
+// What the loader told the kernel programs, needed to read their records.
+struct Settings {
+  // Upper edges of the gap histogram's buckets, ascending, at most IW_GAP_EDGES_MAX; one bucket more is beyond the last.
+  std::vector<std::uint64_t> gap_edges_ns;
+  // Paths of the routes IW_ROUTE_CONFIGURED, IW_ROUTE_CONFIGURED + 1, ...
+  std::vector<std::string> configured_routes;
+
+  Settings();  // the default edges, no configured routes
+};
+
+std::vector<std::uint64_t> default_gap_edges_ns();
+
+std::string_view role_name(std::uint8_t role);          // "server", "client", ""
+std::string_view method_name(std::uint8_t method);      // "POST", ""
+std::string_view encoding_name(std::uint8_t encoding);  // "identity", "gzip", ...
+std::string_view outcome_name(std::uint8_t outcome);    // "complete", ...; "" while open
+std::string_view side_name(std::uint8_t side);          // "server", "client", ""
+
+// The path of a known or configured route, else "other".
+std::string_view route_name(std::uint8_t route, const Settings& settings);
+
+// Phase IW_PHASE_* as that role calls it ("server" / "wait"); "" where the role has no such phase.
+std::string_view phase_name(std::uint8_t role, int phase);
+
+// IW_RETRANS_TYPES in order: "fast", "rto", "tlp", "other".
+std::string_view retransmit_type_name(int type);
+
+// Label value of a status code: exact for the codes of the contract, else its class ("2xx"), "none" without a response.
+std::string code_label(std::uint16_t code);
+
+// "127.0.0.1:8000", "[::1]:8000". `address` is IPv4 as v4-mapped; `port` in host order.
+std::string address_text(const std::uint8_t (&address)[16], std::uint16_t port);
+
+}  // namespace inferwire::model
