@@ -13,7 +13,9 @@ struct CodePoint {
   bool allowed;       // well-formed and not a control character
 };
 
-unsigned byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
+unsigned byte_at(std::string_view text, std::size_t at) {
+  return static_cast<unsigned char>(text[at]);
+}
 
 // The first code point of `text` (not empty). Table 3-7 of the Unicode standard: which second bytes are well-formed
 // depends on the first; all later bytes are 80..BF.

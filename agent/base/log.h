@@ -18,10 +18,18 @@ std::optional<LogLevel> parse_log_level(std::string_view name);
 
 void log(LogLevel level, std::string_view message);
 
-inline void log_debug(std::string_view message) { log(LogLevel::kDebug, message); }
-inline void log_info(std::string_view message) { log(LogLevel::kInfo, message); }
-inline void log_warn(std::string_view message) { log(LogLevel::kWarn, message); }
-inline void log_error(std::string_view message) { log(LogLevel::kError, message); }
+inline void log_debug(std::string_view message) {
+  log(LogLevel::kDebug, message);
+}
+inline void log_info(std::string_view message) {
+  log(LogLevel::kInfo, message);
+}
+inline void log_warn(std::string_view message) {
+  log(LogLevel::kWarn, message);
+}
+inline void log_error(std::string_view message) {
+  log(LogLevel::kError, message);
+}
 
 // For degraded states, which are said once and exported as a metric: the first call with `key` logs and returns
 // true, later ones do nothing. At most 1024 keys are remembered; further ones never log.

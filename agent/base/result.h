@@ -34,10 +34,10 @@ std::string errno_text(int error_number);
 }  // namespace inferwire::base
 
 // Invariants of our own code. Never for input.
-#define IW_CHECK(condition)                                                                       \
-  do {                                                                                            \
-    if (!(condition)) [[unlikely]] {                                                              \
-      std::fprintf(stderr, "%s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition);      \
-      std::abort();                                                                               \
-    }                                                                                             \
+#define IW_CHECK(condition)                                                                  \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]] {                                                         \
+      std::fprintf(stderr, "%s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (false)

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/metrics.md, made from the table.
+#include <charconv>
+#include <string>
+
+#include "agent/metrics/catalogue.h"
+
+namespace inferwire::metrics {
+namespace {
+
+struct LabelMeaning {
+  std::string_view label;
+  std::string_view meaning;
+};
+
+// In the order of the docs: who, then what.
+constexpr LabelMeaning kLabelMeanings[] = {
+    {"namespace", "Kubernetes namespace; empty elsewhere"},
+    {"workload",
+     "Kubernetes: the pod's owner (Deployment, StatefulSet, ...). Elsewhere the systemd unit, the container's name or "
+     "12-digit id, else the process name"},
+    {"container", "container name; empty outside containers"},
+    {"pod", "pod name; on counters and gauges only"},
+    {"role", "`server`: the accepting side; `client`. Both ends of a connection may be on one node: select one"},
+    {"port", "the listener's port. For clients the peer's if well known or configured, else `other`"},
+    {"protocol", "`http1` `http2` `grpc` `websocket` `tls` `tcp`"},
+    {"route",
+     "a known or configured LLM route, such as `/v1/chat/completions`, else `other`. `other` is counted in "
+     "`inferwire_requests_total` only"},
+    {"model", "model name, from successful answers only; at most 64 names, then `overflow`"},
+    {"code",
+     "HTTP status: exact for 200 400 401 403 404 408 413 422 429 499 500 502 503 504 529, else its class (`2xx`); "
+     "gRPC status names"},
+    {"outcome",
+     "`complete` `error_in_stream` `truncated_clean` `truncated_abrupt` `client_abort` `reset` `reset_stale_reuse` "
+     "`no_response`"},
+    {"stream", "`true` if the response was streamed, else `false`"},
+    {"phase",
+     "server: `upload` `accept_wait` `read_wait` `server` `hold` `first_delivery` `stream` `drain`; client: `send` "
+     "`wait` `first_read` `stream` `drain`"},
+    {"view",
+     "TTFT: `server` (last request byte in to first content handed to TCP), `user` (first request byte to first "
+     "content acknowledged or read). Gaps: `sent`, `delivered`"},
+    {"source", "`wire`: told by the response itself; `scrape`: from the server's own metrics"},
+    {"version", "release"},
+    {"revision", "commit of the source"},
+    {"mode", "`full`, or `degraded` while a signal is missing"},
+    {"hook", "kernel function or attach point"},
+    {"rung", "kind of program that is attached there, such as `tp_btf`; `none` if nothing could be"},
+    {"signal", "what is promised to be measured"},
+    {"reason", "why a signal is missing; empty if it is there"},
+    {"kind", "kind of record"},
+    {"where", "`ring_buffer`, `decode`, `model`, `jsonl`, ..."},
+    {"map", "name of a kernel map"},
+    {"program", "name of a kernel program"},
+    {"family", "name of a metric family"},
+};
+
+std::string number_text(double value) {
+  char buffer[64];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed).ptr;
+  return std::string(buffer, end);
+}
+
+std::string label_list(const Family& family) {
+  std::string list;
+  for (const auto label : family.labels()) {
+    if (!list.empty()) list += ' ';
+    list += label;
+  }
+  return list;
+}
+
+std::string family_rows(Section section) {
+  std::string rows = "| family | type | labels | edges | meaning |\n| --- | --- | --- | --- | --- |\n";
+  for (const Family& family : catalogue()) {
+    if (family.section != section) continue;
+    rows += "| `";
+    rows += family.name;
+    rows += "` | ";
+    rows += type_name(family.type);
+    rows += " | ";
+    rows += label_list(family);
+    rows += " | ";
+    if (family.edges != EdgesId::kNone) rows += edges_name(family.edges);
+    rows += " | ";
+    rows += family.help;
+    rows += " |\n";
+  }
+  return rows;
+}
+
+std::string edge_rows() {
+  std::string rows = "| edges | values |\n| --- | --- |\n";
+  for (std::size_t id = 1; id < kEdgesIdCount; ++id) {
+    rows += "| ";
+    rows += edges_name(static_cast<EdgesId>(id));
+    rows += " |";
+    for (const double edge : default_edges(static_cast<EdgesId>(id))) rows += " " + number_text(edge);
+    rows += " |\n";
+  }
+  return rows;
+}
+
+std::string label_rows() {
+  std::string rows = "| label | meaning |\n| --- | --- |\n";
+  for (const auto& [label, meaning] : kLabelMeanings) {
+    rows += "| `";
+    rows += label;
+    rows += "` | ";
+    rows += meaning;
+    rows += " |\n";
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string_view label_meaning(std::string_view label) {
+  for (const auto& row : kLabelMeanings) {
+    if (row.label == label) return row.meaning;
+  }
+  return {};
+}
+
+std::string catalogue_markdown() {
+  std::string doc =
+      "# Metrics\n\n"
+      "Made by `inferwire_metrics_doc` from `agent/metrics/families.inc`; do not edit.\n\n"
+      "Units are seconds and bytes. A family without a series is not exported. Histograms have the usual `_bucket`, "
+      "`_sum` and `_count`.\n\n";
+  doc += "## Requests and streams\n\n" + family_rows(Section::kRequests);
+  doc += "\n## The agent itself\n\n" + family_rows(Section::kAgent);
+  doc +=
+      "\n## Labels\n\n"
+      "Every label value is valid UTF-8 without control characters and at most 128 bytes long. Never an address of a "
+      "client, an ephemeral port, a request id or a user's text. `node` and `cluster` are for the scraper to add.\n\n";
+  doc += label_rows();
+  doc +=
+      "\nA family has at most 256 label sets. Beyond that one set, whose every value is `overflow`, takes the rest, so "
+      "that sums stay exact; `inferwire_series_limit_hits_total` counts the values that went there. (A gauge that "
+      "cannot be added up leaves them out instead.) The series of a workload that is gone stay for 60 seconds.\n";
+  doc += "\n## Histogram edges\n\n" + edge_rows();
+  doc += "\nUsers can add edges, " + std::to_string(kEdgesMax) + " in all at most, so that an objective sits on one.\n";
+  return doc;
+}
+
+}  // namespace inferwire::metrics
