@@ -1,0 +1,3 @@
+module inferwire/scripted-server
+
+go 1.19
