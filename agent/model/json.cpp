@@ -11,12 +11,6 @@ namespace {
 
 constexpr int kSchemaVersion = 1;
 
-std::string hex16(std::uint64_t number) {
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
-  return digits;
-}
-
 void write_who(JsonWriter& json, const Request& request, const Identity& identity) {
   json.known_member("node", identity.node);
   json.known_member("namespace", identity.name_space);
@@ -28,7 +22,7 @@ void write_who(JsonWriter& json, const Request& request, const Identity& identit
   json.known_member("comm", identity.comm.empty() ? request.comm : identity.comm);
   json.member("local", request.local);
   json.member("remote", request.remote);
-  json.member("conn_id", hex16(request.cookie));
+  json.member("conn_id", connection_id(request.cookie));
   json.member("ordinal", request.ordinal);
   json.known_member("trace_id", request.trace_id);
 }
@@ -174,6 +168,12 @@ void write_path(JsonWriter& json, const Request& request) {
 }
 
 }  // namespace
+
+std::string connection_id(std::uint64_t cookie) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(cookie));
+  return digits;
+}
 
 std::string to_json_line(const Request& request, const Identity& identity) {
   JsonWriter json;

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "agent/base/label.h"
 
@@ -16,6 +17,7 @@ class JsonWriter {
   void begin_object() { open('{'); }
   void begin_object(std::string_view name) { key(name), open('{'); }
   void end_object() { close('}'); }
+  void begin_array() { open('['); }
   void begin_array(std::string_view name) { key(name), open('['); }
   void end_array() { close(']'); }
 
@@ -24,6 +26,12 @@ class JsonWriter {
     separate();
     char digits[24];
     text_.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+  }
+  // Finite, with two digits after the point.
+  void value(double number) {
+    separate();
+    char digits[352];
+    text_.append(digits, std::to_chars(digits, digits + sizeof digits, number, std::chars_format::fixed, 2).ptr);
   }
   void value(bool truth) { separate(), text_ += truth ? "true" : "false"; }
   // Sanitised as a label is: valid UTF-8, no control characters, at most base::kLabelBytesMax bytes.
@@ -44,6 +52,9 @@ class JsonWriter {
   void optional_member(std::string_view name, const Optional& optional) {
     if (optional) member(name, *optional);
   }
+
+  // One of our own JSON texts, as it is.
+  void raw(std::string_view json) { separate(), text_ += json; }
 
   std::string take() { return std::move(text_); }
 

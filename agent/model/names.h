@@ -13,10 +13,13 @@ namespace inferwire::model {
 
 // What the loader told the kernel programs, needed to read their records.
 struct Settings {
-  // Upper edges of the gap histogram's buckets, ascending, at most IW_GAP_EDGES_MAX; one bucket more is beyond the last.
+  // Upper edges of the gap histogram's buckets, ascending, at most IW_GAP_EDGES_MAX; one bucket more is beyond the
+  // last.
   std::vector<std::uint64_t> gap_edges_ns;
   // Paths of the routes IW_ROUTE_CONFIGURED, IW_ROUTE_CONFIGURED + 1, ...
   std::vector<std::string> configured_routes;
+  // The program that times reads is attached: a request that was not read yet waits for its application.
+  bool reads_seen = false;
 
   Settings();  // the default edges, no configured routes
 };

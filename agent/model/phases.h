@@ -17,11 +17,11 @@
 //           drain           it is read
 //
 // Each cut is at the later of its own mark and the previous cut, and at the latest at the end, so the phases add up to
-// the duration exactly. Without a stream, or where the stream's events cannot be read (compressed), first content is
-// the first response byte. Three cases are no plain cut:
+// the duration exactly. Without a stream, first content is the first response byte. Four cases are no plain cut:
 //   - a mark that is not known: its phase is in `missing`, and its time is in the next phase. One exception: when only
 //     the hand-over to TCP is not known, `hold` is missing and `server` lasts until the transmission, because a server
 //     that thinks must not look like a kernel that holds data back.
+//   - an early answer: `upload` ends with the answer at the latest, and a read after the answer is not counted.
 //   - the request ended (or is) in a phase: that phase takes the rest, later ones are empty and not in `missing`.
 //   - a stream ended without any content: `server` lasts until its end marker; hold, first_delivery and stream are
 //     empty.
@@ -37,18 +37,20 @@ namespace inferwire::model {
 
 struct Phases {
   std::uint64_t start_ns = 0;
-  std::uint64_t end_ns = 0;                                  // never before start_ns
+  std::uint64_t end_ns = 0;                                    // never before start_ns
   std::array<std::optional<std::uint64_t>, IW_PHASES_MAX> ns;  // by IW_PHASE_*; add up to end_ns - start_ns
-  std::uint32_t missing = 0;                                 // bit IW_PHASE_*
+  std::uint32_t missing = 0;                                   // bit IW_PHASE_*
 };
 
-// `now_ns` counts for open requests only.
-Phases cut_into_phases(const iw_record& record, bool final, std::uint64_t now_ns);
+// `reads_seen`: the kernel program that times reads works. `now_ns` counts for open requests only.
+Phases cut_into_phases(const iw_record& record, bool final, bool reads_seen, std::uint64_t now_ns);
 
-// Content can be told apart from other events: a stream whose format is read.
-bool has_readable_events(const iw_request& request);
-
-// First content transmitted (client: came in); 0 = not yet or never.
-std::uint64_t first_content_ns(const iw_request& request);
+// First content (see above). 0 = not yet, never, or not known.
+struct FirstContent {
+  std::uint64_t handed_ns;     // server: given to TCP
+  std::uint64_t wire_ns;       // transmitted; client: came in
+  std::uint64_t delivered_ns;  // acknowledged; client: read
+};
+FirstContent first_content(const iw_request& request);
 
 }  // namespace inferwire::model

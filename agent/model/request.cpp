@@ -74,8 +74,8 @@ void set_gaps(const iw_record& record, const Settings& settings, Request& out) {
   Gaps sent = gaps_of(r.gap_sent, edges, r.gap_sent_sum_ns, r.gap_sent_max_ns);
   Gaps delivered = gaps_of(r.gap_delivered, edges, r.gap_delivered_sum_ns, r.gap_delivered_max_ns);
   if (out.role == IW_ROLE_CLIENT) {
-    // A client sees arrivals only; the kernel keeps them as "sent", the time line of the wire.
-    out.gaps_delivered = sent.count != 0 ? std::move(sent) : std::move(delivered);
+    // A client sees arrivals, which are its deliveries.
+    out.gaps_delivered = delivered.count != 0 ? std::move(delivered) : std::move(sent);
   } else {
     out.gaps_sent = std::move(sent);
     out.gaps_delivered = std::move(delivered);
@@ -130,7 +130,7 @@ void set_first_times(const iw_record& record, Request& out) {
   std::uint64_t request_end_ns = r.head.last_byte_ns;
   if (out.early_response) request_end_ns = std::min(request_end_ns, r.response_ns);
   out.ttfb_ns = between(request_end_ns, r.response_ns);
-  if (r.content_ns == 0 || !has_readable_events(r)) return;
+  if (r.content_ns == 0) return;
 
   if (r.chunks_reasoning != 0) out.first_output_ns = between(request_end_ns, r.output_ns);
   if (out.role == IW_ROLE_CLIENT) {
@@ -151,8 +151,9 @@ void set_tail(const iw_request& r, Request& out) {
   if (r.queue_ns != kNotSaid64) out.queue_ns = r.queue_ns;
   if (r.prefill_ns != kNotSaid64) out.prefill_ns = r.prefill_ns;
   if (r.load_ns != kNotSaid64) out.load_ns = r.load_ns;
-  if (has_readable_events(r) && out.tokens_output.value_or(0) >= 2) {
-    const OptionalNs streaming_ns = between(r.content_ns, r.last_content_ns);
+  if (r.stream != 0 && out.tokens_output.value_or(0) >= 2) {
+    const std::uint64_t first_ns = r.content_handed_ns != 0 ? r.content_handed_ns : r.content_ns;
+    const OptionalNs streaming_ns = between(first_ns, r.last_content_ns);
     if (streaming_ns) out.time_per_token_ns = *streaming_ns / (*out.tokens_output - 1);
   }
 }
@@ -196,7 +197,7 @@ Request make_request(const iw_record& record, bool final, const Clock& clock, co
   out.early_response = has_flag(r, IW_REQ_EARLY_RESPONSE) && r.response_ns != 0;
   out.ordinal = r.head.ordinal;
 
-  const Phases phases = cut_into_phases(record, final, now_ns);
+  const Phases phases = cut_into_phases(record, final, settings.reads_seen, now_ns);
   out.start_ns = phases.start_ns;
   out.start_unix_ns = static_cast<std::int64_t>(phases.start_ns) + clock.mono_to_unix_offset_ns;
   out.duration_ns = phases.end_ns - phases.start_ns;

@@ -79,7 +79,7 @@ struct Request {
   // Setup before the first request byte; of a new connection only.
   OptionalNs handshake_ns;
   OptionalNs accept_wait_before_ns;
-  OptionalNs idle_before_ns;  // since the connection was ready, or since the previous response's end
+  OptionalNs idle_before_ns;     // since the connection was ready, or since the previous response's end
   bool accept_is_bound = false;  // the time of accept() is an upper bound
 
   // By IW_PHASE_*. A phase the request did not reach, or that this role does not have, is empty; one whose end is not
