@@ -4,8 +4,8 @@
 #   PkgConfig::LIBBPF         agent/capture only              CLI11::CLI11                  command line
 #   PkgConfig::LIBELF         symbol look-up                  yaml-cpp                      configuration
 #   ZLIB::ZLIB                                                nlohmann_json::nlohmann_json  records, status
-#   tl::expected              Result<T>                       prometheus-cpp::core          metric data model only
-#   spdlog::spdlog            logging                         PkgConfig::LIBMICROHTTPD      the /metrics server
+#   tl::expected              Result<T>                       Threads::Threads              agent/daemon, servers
+#   spdlog::spdlog            agent/base/log.h                PkgConfig::LIBMICROHTTPD      the /metrics server
 #   PkgConfig::LIBCAP         capabilities                    GTest::gtest_main             tests
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -21,7 +21,6 @@ find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(prometheus-cpp REQUIRED)
 if(BUILD_TESTING)
   find_package(GTest REQUIRED)
 endif()

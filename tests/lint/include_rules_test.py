@@ -23,7 +23,7 @@ CLEAN = {
     "agent/model/request.h": '#include "agent/decode/event.h"\n',
     "agent/model/request.cpp": '#include "agent/model/request.h"\n// steady_clock::now() is not for us\n',
     "agent/capture/loader.cpp": '#include "packet.skel.h"\n#include <bpf/libbpf.h>\n#include "agent/base/handle.h"\n',
-    "agent/metrics/family.h": '#include "agent/base/result.h"\n#include <prometheus/metric_family.h>\n',
+    "agent/metrics/family.h": '#include "agent/base/result.h"\n#include <vector>\n',
     "agent/daemon/main.cpp": '#include "agent/model/request.h"\n#include "exporters/jsonl/writer.h"\n#include <thread>\n',
     "exporters/jsonl/writer.h": '#include "agent/metrics/family.h"\n#include <nlohmann/json.hpp>\n',
     "exporters/prometheus/server.cpp": '#include "agent/metrics/family.h"\n#include <microhttpd.h>\n',
