@@ -127,9 +127,11 @@ IW_GLOBAL int iw_flow_next(struct iw_flow *f)
 	if (!f->queued)
 		return 0;
 	iw_request_clear(f);
-	f->record.request.head = f->queue[0];
-	for (i = 0; i + 1 < IW_QUEUE; i++)
-		f->queue[i] = f->queue[i + 1];
+	/* Word by word: whole structures would go by way of the stack. */
+	for (i = 0; i < sizeof(struct iw_request_head) / 8; i++)
+		((iw_u64 *)&f->record.request.head)[i] = ((iw_u64 *)f->queue)[i];
+	for (i = 0; i < (IW_QUEUE - 1) * sizeof(struct iw_request_head) / 8; i++)
+		((iw_u64 *)f->queue)[i] = ((iw_u64 *)f->queue)[i + sizeof(struct iw_request_head) / 8];
 	f->queued--;
 	f->live = 1;
 	p = iw_parser_of(f, iw_request_direction(f));
@@ -157,13 +159,11 @@ IW_INLINE int iw_response_begin(struct iw_flow *f, struct iw_window *w)
 }
 
 /* When the byte before seq was handed to TCP: at its transmission, or earlier if it waited in the send queue. */
-IW_GLOBAL iw_u64 iw_handed(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
+IW_INLINE iw_u64 iw_handed(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
 {
 	iw_u64 found = 0;
 	iw_u32 i;
 
-	if (!f)
-		return 0;
 	for (i = 0; i < IW_SENDS; i++) { /* newest first: the oldest call that reached seq wins */
 		struct iw_send *s = &f->sends[(f->sends_head - 1 - i) & (IW_SENDS - 1)];
 
@@ -276,29 +276,30 @@ IW_INLINE void iw_opaque(struct iw_flow *f, struct iw_window *w)
 	}
 }
 
-/* Adds one gap to a histogram with ascending upper edges (le). */
-IW_GLOBAL int iw_gap_bucket(iw_u64 gap_ns, const iw_u64 *edges_ns, iw_u32 count)
-{
-	iw_u32 low = 0, high = count, step;
+struct iw_edges {
+	iw_u64 le_ns[IW_GAP_EDGES_MAX];
+	iw_u32 count;
+	iw_u32 pad0;
+};
 
-	if (!edges_ns)
+/* Adds one gap to a histogram with ascending upper edges (le). */
+IW_GLOBAL int iw_gap_bucket(iw_u64 gap_ns, const struct iw_edges *edges)
+{
+	iw_u32 low = 0, high, step;
+
+	if (!edges)
 		return 0;
+	high = edges->count;
 	for (step = 0; step < 6 && low < high; step++) {
 		iw_u32 middle = (low + high) / 2;
 
-		if (edges_ns[middle & (IW_GAP_EDGES_MAX - 1)] < gap_ns)
+		if (edges->le_ns[middle & (IW_GAP_EDGES_MAX - 1)] < gap_ns)
 			low = middle + 1;
 		else
 			high = middle;
 	}
 	return (int)low;
 }
-
-struct iw_edges {
-	iw_u64 le_ns[IW_GAP_EDGES_MAX];
-	iw_u32 count;
-	iw_u32 pad0;
-};
 
 /* A packet (or a run of windows of one packet) brought w->chunks content events. */
 IW_GLOBAL int iw_delivery(struct iw_flow *f, struct iw_window *w, const struct iw_edges *edges)
@@ -334,7 +335,7 @@ IW_GLOBAL int iw_delivery(struct iw_flow *f, struct iw_window *w, const struct i
 	}
 	if (r->last_content_ns && at >= r->last_content_ns) {
 		iw_u64 gap = at - r->last_content_ns;
-		int i = iw_gap_bucket(gap, edges->le_ns, edges->count);
+		int i = iw_gap_bucket(gap, edges);
 
 		if (f->record.conn.role == IW_ROLE_SERVER) {
 			if (i >= 0 && i <= IW_GAP_EDGES_MAX)
@@ -391,7 +392,7 @@ IW_GLOBAL int iw_acknowledged(struct iw_flow *f, iw_u32 ack, iw_u64 now_ns, cons
 			r->content_delivered_ns = now_ns;
 		if (r->last_delivered_ns && now_ns >= r->last_delivered_ns) {
 			iw_u64 gap = now_ns - r->last_delivered_ns;
-			int bucket = iw_gap_bucket(gap, edges->le_ns, edges->count);
+			int bucket = iw_gap_bucket(gap, edges);
 
 			if (bucket >= 0 && bucket <= IW_GAP_EDGES_MAX)
 				r->gap_delivered[bucket]++;

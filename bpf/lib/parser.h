@@ -296,21 +296,22 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 /* ---- Heads ---- */
 
 /* FNV-1a of a path up to '?', '#' or blank, at most 64 bytes: routes are compared by it. Returns 0 if it is longer. */
-IW_GLOBAL iw_u64 iw_path_hash(struct iw_window *w, iw_u32 pos, iw_u32 end)
+IW_INLINE iw_u64 iw_path_hash(struct iw_window *w, iw_u32 pos, iw_u32 end)
 {
 	iw_u64 h = 0xcbf29ce484222325ull;
-	iw_u32 i;
+	iw_u32 i, ended = 0;
 
-	if (!w)
-		return 0;
 	for (i = 0; i < 65; i++) {
 		iw_u8 c = IW_AT(w, pos + i);
 
-		if (pos + i >= end || c == ' ' || c == '?' || c == '#' || c == '\r' || c == '\n')
-			return h;
-		h = (h ^ c) * 0x100000001b3ull;
+		if (pos + i >= end || c <= ' ' || c == '?' || c == '#') {
+			ended = 1;
+			break;
+		}
+		h ^= c;
+		h *= 0x100000001b3ull;
 	}
-	return 0;
+	return ended ? h : 0;
 }
 
 /* Known routes by hash, set by the agent (kernel: read-only data) or by the test. */
@@ -599,10 +600,16 @@ IW_GLOBAL int iw_head_done(struct iw_flow *f, struct iw_window *w)
 }
 
 /* A line of a head or trailer ends at the newline at q. Returns 1 if the segment ends with it. */
-IW_INLINE int iw_head_line(struct iw_flow *f, struct iw_window *w, struct iw_parser *p, iw_u32 q)
+IW_GLOBAL int iw_head_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 {
-	iw_u32 start = w->line_start, end = q;
+	struct iw_parser *p;
+	iw_u32 start, end;
 
+	if (!f || !w)
+		return 0;
+	p = iw_parser_of(f, w->direction);
+	start = w->line_start;
+	end = q;
 	if (end > start && IW_AT(w, end - 1) == '\r')
 		end--;
 	w->line_start = q + 1;
@@ -877,7 +884,7 @@ IW_GLOBAL int iw_scan(struct iw_flow *f, struct iw_window *w)
 			if (IW_AT(w, at) != '\n' || at < w->segment_start)
 				continue;
 			if (p->state == IW_P_HEAD || p->state == IW_P_TRAILER) {
-				if (iw_head_line(f, w, p, at)) {
+				if (iw_head_line(f, w, at)) {
 					w->segment_open = 0;
 					w->mask_any = 0;
 					p->line_bytes = 0;

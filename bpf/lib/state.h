@@ -47,6 +47,15 @@ struct iw_window {
 	iw_u32 last_content_seq;
 	iw_u32 opaque;   /* body bytes of an encoded stream passed */
 	iw_u32 not_http; /* a message was due and something else came */
+	/* Where the packet program is in its packet, or in a range of held segments. */
+	iw_u32 feed_offset;
+	iw_u32 feed_left;
+	iw_u32 feed_seq;
+	iw_u32 feed_sum; /* checksum that the payload must complete; 0: do not check */
+	iw_u32 feed_bad;
+	iw_u32 feed_rcv_nxt;
+	iw_u32 feed_first; /* the range came by way of a listener: it keeps its arrival time */
+	iw_u32 pad0;
 };
 
 /* Parser states. */

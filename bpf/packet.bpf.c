@@ -1,0 +1,1531 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * The packet path: every TCP packet of the sockets under the root cgroup, both ways, and the few hooks that give the
+ * marks which packets cannot (accept, read, hand-over of held data, retransmission, state).
+ *
+ * Every program only observes: the packet programs always return "pass".
+ *
+ * State per socket: `sockets` (small, every TCP connection) says whether and how the connection is followed; `flows`
+ * (parser.h, flow.h) exists for connections that carried a request worth parsing. Both die with the socket.
+ *
+ * Who writes what. Egress of a socket runs under its lock, so the outgoing direction has one writer. Ingress runs
+ * without it and takes flow.lock. Marks of a request are written by one direction each. A finished request is claimed
+ * by compare-and-swap on flow.live, so it leaves exactly once.
+ */
+#include "inferwire/kernel_types.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "parser.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* ---- Set by the agent before load ---- */
+
+const volatile struct iw_routes routes = {}; /* FNV-1a of each route's path by id; 0 = unused */
+struct iw_edges gap_edges = {}; /* upper edges of the gap histograms; not const: passed to global functions */
+const volatile iw_u32 trace_deliveries = 0;
+const volatile iw_u32 abi_version = IW_ABI_VERSION;
+
+/* ---- Maps ---- */
+
+struct iw_socket {
+	iw_u64 syn_ns;
+	iw_u64 established_ns;
+	iw_u64 accepted_ns;
+	iw_u64 owner_cgroup_id;
+	iw_u64 cgroup_id;
+	iw_u32 owner_pid;
+	iw_u32 flags; /* IW_CONN_* */
+	iw_u8 mode;   /* IW_MODE_* */
+	iw_u8 role;
+	iw_u8 light;  /* counted-only request waits for its answer */
+	iw_u8 seen_http;
+	iw_u8 misses[2];
+	iw_u8 pad0[2];
+	char comm[16];
+};
+#define IW_MODE_NEW 0
+#define IW_MODE_IGNORE 1
+#define IW_MODE_FOLLOW 2
+#define IW_MISSES_MAX 64
+
+/* One per TCP connection that was opened since the agent started or carried payload; freed with the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct iw_socket);
+} sockets SEC(".maps");
+
+/* One per followed connection; freed with the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct iw_flow);
+} flows SEC(".maps");
+
+/* Scratch windows: a program may be interrupted by another on the same CPU, so each claims a slot. Wiped after use. */
+#define IW_SLOTS 4
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, IW_SLOTS);
+	__type(key, iw_u32);
+	__type(value, struct iw_window);
+} slots SEC(".maps");
+
+/* Copies of segments that came after a hole, on a listener, or with a checksum that did not fit. The least recently
+ * used go first. */
+struct iw_held_key {
+	iw_u8 local[16];
+	iw_u8 remote[16];
+	iw_u32 netns;
+	iw_u32 seq;
+	iw_u16 local_port;
+	iw_u16 remote_port;
+	iw_u32 pad0;
+};
+struct iw_held {
+	iw_u64 time_ns;
+	iw_u32 bytes;
+	iw_u32 pad0;
+	iw_u8 payload[IW_WIN_BYTES];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct iw_held_key);
+	__type(value, struct iw_held);
+} held SEC(".maps");
+
+/* Room to build a copy; claimed like a slot. */
+struct iw_held_slot {
+	struct iw_held held;
+	iw_u32 busy;
+	iw_u32 pad0;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, iw_u32);
+	__type(value, struct iw_held_slot);
+} held_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, IW_STAT_MAX);
+	__type(key, iw_u32);
+	__type(value, iw_u64);
+} stats SEC(".maps");
+
+/* Requests that are only counted. The agent reads and deletes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct iw_count_key);
+	__type(value, struct iw_count);
+} counts SEC(".maps");
+
+iw_u32 listener_copies = 0; /* set once a listener has held payload: children look for it */
+
+static __always_inline void count_stat(iw_u32 which)
+{
+	iw_u64 *value = bpf_map_lookup_elem(&stats, &which);
+
+	if (value)
+		(*value)++;
+}
+
+static __always_inline void add_stat(iw_u32 which, iw_u64 n)
+{
+	iw_u64 *value = bpf_map_lookup_elem(&stats, &which);
+
+	if (value)
+		*value += n;
+}
+
+/* ---- Scratch windows ---- */
+
+static __always_inline struct iw_window *claim_window(void)
+{
+	iw_u32 i, key;
+
+	for (i = 0; i < IW_SLOTS; i++) {
+		struct iw_window *w;
+
+		key = i;
+		w = bpf_map_lookup_elem(&slots, &key);
+		if (w && __sync_val_compare_and_swap(&w->busy, 0, 1) == 0)
+			return w;
+	}
+	count_stat(IW_STAT_NO_SLOT);
+	return 0;
+}
+
+/* Zeroes what was read into the window. */
+__attribute__((noinline)) int wipe_window(struct iw_window *w)
+{
+	iw_u32 i, at;
+
+	if (!w)
+		return 0;
+	at = IW_WIN_ROOM - IW_CARRY;
+	for (i = 0; i < (IW_CARRY + IW_WIN_BYTES) / 64 + 1; i++) {
+		iw_u8 *to = &w->buf[at & (IW_WIN_SIZE - 1)];
+
+		iw_store64(to, 0);
+		iw_store64(to + 8, 0);
+		iw_store64(to + 16, 0);
+		iw_store64(to + 24, 0);
+		iw_store64(to + 32, 0);
+		iw_store64(to + 40, 0);
+		iw_store64(to + 48, 0);
+		iw_store64(to + 56, 0);
+		at += 64;
+		if (at >= w->end)
+			break;
+	}
+	return 0;
+}
+
+static __always_inline void release_window(struct iw_window *w)
+{
+	wipe_window(w);
+	w->busy = 0;
+}
+
+/* ---- Packets ---- */
+
+struct packet {
+	iw_u32 seq;
+	iw_u32 ack;
+	iw_u32 offset; /* of the payload */
+	iw_u32 bytes;  /* of payload */
+	iw_u32 pseudo; /* checksum of the pseudo header, not folded */
+	iw_u16 check;
+	iw_u8 flags;
+	iw_u8 header; /* bytes of the TCP header */
+};
+#define IW_FIN 0x01
+#define IW_SYN 0x02
+#define IW_RST 0x04
+#define IW_ACK 0x10
+
+static __always_inline iw_u32 sum32(const __be32 *at, int words)
+{
+	iw_u64 sum = 0;
+	int i;
+
+	for (i = 0; i < words; i++)
+		sum += at[i];
+	return (iw_u32)sum + (iw_u32)(sum >> 32);
+}
+
+/* Reads the headers. Returns 0 for TCP over IPv4 or IPv6. */
+static __always_inline int read_packet(struct __sk_buff *skb, struct packet *p)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	iw_u8 *ip = data, *tcp;
+	iw_u32 offset, header;
+	iw_u64 pseudo;
+
+	if ((void *)(ip + 40) > end)
+		return -1;
+	if (ip[0] >> 4 == 4) {
+		if (ip[9] != 6)
+			return -1;
+		offset = (ip[0] & 15) * 4;
+		pseudo = (iw_u64) * (__be32 *)(ip + 12) + *(__be32 *)(ip + 16);
+	} else {
+		if (ip[6] != 6)
+			return -1;
+		offset = 40;
+		pseudo = (iw_u64)sum32((__be32 *)(ip + 8), 4) + sum32((__be32 *)(ip + 24), 4);
+	}
+	tcp = ip + (offset & 0x7f);
+	if ((void *)(tcp + 20) > end)
+		return -1;
+	header = (tcp[12] >> 4) * 4;
+	if (offset + header > skb->len)
+		return -1;
+	p->seq = bpf_ntohl(*(__be32 *)(tcp + 4));
+	p->ack = bpf_ntohl(*(__be32 *)(tcp + 8));
+	p->flags = tcp[13];
+	p->check = *(iw_u16 *)(tcp + 16);
+	p->header = header;
+	p->offset = offset + header;
+	p->bytes = skb->len - p->offset;
+	p->pseudo = (iw_u32)pseudo + (iw_u32)(pseudo >> 32);
+	return 0;
+}
+
+static __always_inline iw_u32 fold(iw_u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (iw_u32)sum;
+}
+
+/* Sum of the payload in the window. */
+__attribute__((noinline)) iw_u64 sum_window(struct iw_window *w)
+{
+	iw_u64 sum = 0, x;
+	iw_u32 i, at = IW_WIN_ROOM, left;
+
+	if (!w)
+		return 0;
+	for (i = 0; i < IW_WIN_BYTES / 8 + 1; i++) {
+		if (at >= w->end)
+			break;
+		left = w->end - at;
+		x = IW_LOAD(w, at);
+		if (left < 8)
+			x &= ~0ull >> ((64 - 8 * left) & 63);
+		sum += (x & 0xffffffff) + (x >> 32);
+		at += 8;
+	}
+	return sum;
+}
+
+/* ---- Emitting ---- */
+
+static __always_inline iw_u16 count_port(const struct iw_conn *c)
+{
+	return c->role == IW_ROLE_SERVER ? c->local_port : c->remote_port;
+}
+
+__attribute__((noinline)) int count_request(struct iw_flow *f)
+{
+	struct iw_count_key key = {};
+	struct iw_count fresh = {}, *count;
+	struct iw_request *r;
+	struct iw_conn *c;
+
+	if (!f)
+		return 0;
+	r = &f->record.request;
+	c = &f->record.conn;
+	key.cgroup_id = c->owner_cgroup_id ? c->owner_cgroup_id : c->socket_cgroup_id;
+	key.pid = c->owner_pid;
+	key.port = count_port(c);
+	key.code = r->code;
+	key.role = c->role;
+	key.route = r->head.route;
+	key.outcome = r->outcome;
+	count = bpf_map_lookup_elem(&counts, &key);
+	if (!count) {
+		__builtin_memcpy(fresh.comm, c->comm, sizeof(fresh.comm));
+		bpf_map_update_elem(&counts, &key, &fresh, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&counts, &key);
+		if (!count) {
+			count_stat(IW_STAT_COUNTS_FULL);
+			return 0;
+		}
+	}
+	__sync_fetch_and_add(&count->requests, 1);
+	__sync_fetch_and_add(&count->chunks, r->chunks);
+	if (r->tokens_output != ~0u)
+		__sync_fetch_and_add(&count->tokens_output, r->tokens_output);
+	if (r->tokens_input != ~0u)
+		__sync_fetch_and_add(&count->tokens_input, r->tokens_input);
+	return 0;
+}
+
+/* Writes the record. Returns 0 if it was taken. */
+__attribute__((noinline)) int write_record(struct iw_flow *f, iw_u32 kind)
+{
+	long err;
+
+	if (!f)
+		return 0;
+	f->record.header.kind = kind;
+	f->record.header.size_bytes = sizeof(f->record);
+	f->record.header.time_ns = bpf_ktime_get_ns();
+	count_stat(IW_STAT_RECORDS_SEEN + (kind & 3));
+	err = bpf_ringbuf_output(&records, &f->record, sizeof(f->record), BPF_RB_NO_WAKEUP);
+	if (err)
+		count_stat(IW_STAT_RECORDS_LOST + (kind & 3));
+	return (int)err;
+}
+
+/* Lets a finished request go. */
+__attribute__((noinline)) int emit(struct iw_flow *f)
+{
+	struct iw_request *r;
+
+	if (!f || !f->finish)
+		return 0;
+	if (__sync_val_compare_and_swap(&f->live, 1, 2) != 1)
+		return 0;
+	r = &f->record.request;
+	iw_settle(f, bpf_ktime_get_ns());
+	if (r->head.route == IW_ROUTE_OTHER && !r->stream) {
+		count_request(f);
+	} else {
+		count_stat(IW_STAT_REQUESTS_FINISHED);
+		if (write_record(f, IW_REC_FINAL))
+			count_request(f);
+	}
+	iw_flow_next(f);
+	return 0;
+}
+
+static __always_inline void trace(struct iw_flow *f, iw_u32 chunks, iw_u8 view, iw_u64 at_ns)
+{
+	struct iw_delivery d = {};
+
+	d.header.kind = IW_REC_DELIVERY;
+	d.header.size_bytes = sizeof(d);
+	d.header.time_ns = at_ns;
+	d.cookie = f->record.conn.cookie;
+	d.ordinal = f->record.request.head.ordinal;
+	d.chunks = chunks;
+	d.role = f->record.conn.role;
+	d.view = view;
+	count_stat(IW_STAT_RECORDS_SEEN + IW_REC_DELIVERY);
+	if (bpf_ringbuf_output(&records, &d, sizeof(d), BPF_RB_NO_WAKEUP))
+		count_stat(IW_STAT_RECORDS_LOST + IW_REC_DELIVERY);
+}
+
+/* ---- Feeding payload to the state machine ---- */
+
+/* What the loops below work on. Everything else is in the window, since the stack is small. */
+struct feed {
+	struct __sk_buff *skb;
+	struct iw_flow *f;
+	struct iw_window *w;
+};
+
+#define IW_STEPS 768  /* for one window */
+#define IW_PIECES 288 /* kept pieces that one packet may release */
+
+static long step_once(iw_u32 index, struct feed *feed)
+{
+	int step = iw_step(feed->f, feed->w);
+
+	if (step == IW_STEP_EMIT)
+		emit(feed->f);
+	return step == IW_STEP_DONE;
+}
+
+/* Runs the machine over what is in the window. */
+static __always_inline void run_window(struct feed *feed, iw_u32 bytes)
+{
+	struct iw_window *w = feed->w;
+
+	w->seq = w->feed_seq;
+	w->pos = IW_WIN_ROOM;
+	w->end = IW_WIN_ROOM + bytes;
+	w->segment_open = 0;
+	w->final = 0;
+	bpf_loop(IW_STEPS, step_once, feed, 0);
+	if (w->pos < w->end) {
+		count_stat(IW_STAT_OVERLONG);
+		feed->f->expected[w->direction & 1] = w->feed_seq + (w->pos - IW_WIN_ROOM);
+		iw_missed(feed->f, w->direction, w->feed_seq + bytes, w->now_ns);
+	}
+}
+
+static long feed_window(iw_u32 index, struct feed *feed)
+{
+	struct iw_window *w = feed->w;
+	iw_u32 bytes = w->feed_left;
+
+	if (!bytes)
+		return 1;
+	if (index && iw_skippable(feed->f, w->direction, bytes)) {
+		/* The rest of a body that nobody looks at. */
+		struct iw_parser *p = iw_parser_of(feed->f, w->direction);
+
+		w->seq = w->feed_seq;
+		w->pos = IW_WIN_ROOM;
+		if (p->state != IW_P_DEAD)
+			iw_skip_body(feed->f, w, p, bytes);
+		w->feed_left = 0;
+		return 1;
+	}
+	if (bytes > IW_WIN_BYTES)
+		bytes = IW_WIN_BYTES;
+	asm volatile("" : "+r"(bytes)); /* keep the bound that the verifier needs */
+	if (bytes == 0 || bytes > IW_WIN_BYTES)
+		return 1;
+	if (bpf_skb_load_bytes(feed->skb, w->feed_offset, w->buf + IW_WIN_ROOM, bytes)) {
+		count_stat(IW_STAT_RESYNC);
+		feed->f->expected[w->direction & 1] = w->feed_seq;
+		iw_missed(feed->f, w->direction, w->feed_seq + w->feed_left, w->now_ns);
+		w->feed_left = 0;
+		return 1;
+	}
+	if (w->feed_sum) {
+		w->end = IW_WIN_ROOM + bytes;
+		if (fold((iw_u64)w->feed_sum + sum_window(w)) != 0xffff) {
+			w->feed_bad = 1;
+			return 1;
+		}
+	}
+	run_window(feed, bytes);
+	w->feed_offset += bytes;
+	w->feed_seq += bytes;
+	w->feed_left -= bytes;
+	return 0;
+}
+
+static __always_inline void open_window(struct iw_window *w, iw_u32 direction, iw_u64 now_ns)
+{
+	w->direction = direction;
+	w->now_ns = now_ns;
+	w->pos = IW_WIN_ROOM;
+	w->end = IW_WIN_ROOM;
+	w->chunks = 0;
+	w->opaque = 0;
+	w->not_http = 0;
+	w->last_content_seq = 0;
+	w->feed_left = 0;
+	w->feed_sum = 0;
+	w->feed_bad = 0;
+}
+
+/* What a run of windows brought to the current request. */
+static __always_inline void close_window(struct iw_flow *f, struct iw_window *w)
+{
+	struct iw_request *r = &f->record.request;
+
+	if (w->not_http)
+		count_stat(IW_STAT_NOT_HTTP);
+	if (!w->chunks && !w->opaque)
+		return;
+	iw_delivery(f, w, &gap_edges);
+	add_stat(IW_STAT_CHUNKS, w->chunks);
+	count_stat(IW_STAT_DELIVERIES);
+	if (trace_deliveries)
+		trace(f, w->chunks, f->record.conn.role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED,
+		      r->last_content_ns);
+	if (f->record.conn.role == IW_ROLE_CLIENT && !(r->head.flags & IW_REQ_FIRST_SENT)) {
+		r->head.flags |= IW_REQ_FIRST_SENT;
+		write_record(f, IW_REC_PARTIAL);
+	}
+}
+
+/* ---- Segments that have to wait ---- */
+
+static __always_inline void held_key(struct iw_held_key *key, const struct iw_flow *f, iw_u32 seq)
+{
+	const struct iw_conn *c = &f->record.conn;
+
+	__builtin_memset(key, 0, sizeof(*key));
+	__builtin_memcpy(key->local, c->local_addr, 16);
+	__builtin_memcpy(key->remote, c->remote_addr, 16);
+	key->netns = f->netns;
+	key->seq = seq;
+	key->local_port = c->local_port;
+	key->remote_port = c->remote_port;
+}
+
+static __always_inline struct iw_held_slot *claim_held(void)
+{
+	iw_u32 i, key;
+
+	for (i = 0; i < 2; i++) {
+		struct iw_held_slot *s;
+
+		key = i;
+		s = bpf_map_lookup_elem(&held_slots, &key);
+		if (s && __sync_val_compare_and_swap(&s->busy, 0, 1) == 0)
+			return s;
+	}
+	count_stat(IW_STAT_NO_SLOT);
+	return 0;
+}
+
+static __always_inline int keep_copy(struct __sk_buff *skb, struct iw_held_key *key, iw_u32 offset, iw_u32 bytes, iw_u64 now_ns)
+{
+	struct iw_held_slot *s;
+	int err;
+
+	asm volatile("" : "+r"(bytes));
+	if (bytes == 0 || bytes > IW_WIN_BYTES)
+		return -1;
+	s = claim_held();
+	if (!s)
+		return -1;
+	s->held.time_ns = now_ns;
+	s->held.bytes = bytes;
+	err = bpf_skb_load_bytes(skb, offset, s->held.payload, bytes);
+	if (!err)
+		err = bpf_map_update_elem(&held, key, &s->held, BPF_NOEXIST);
+	s->busy = 0;
+	return err;
+}
+
+struct keep {
+	struct __sk_buff *skb;
+	struct iw_flow *f;
+	iw_u32 offset;
+	iw_u32 left;
+	iw_u32 seq;
+	iw_u32 failed;
+	iw_u64 now_ns;
+};
+
+static long keep_piece(iw_u32 index, struct keep *k)
+{
+	struct iw_held_key key;
+	iw_u32 bytes = k->left;
+
+	if (!bytes)
+		return 1;
+	if (bytes > IW_WIN_BYTES)
+		bytes = IW_WIN_BYTES;
+	held_key(&key, k->f, k->seq);
+	if (keep_copy(k->skb, &key, k->offset, bytes, k->now_ns)) {
+		k->failed = 1; /* may also be there already: a duplicate of a waiting segment */
+	}
+	k->offset += bytes;
+	k->seq += bytes;
+	k->left -= bytes;
+	return 0;
+}
+
+/* Keeps a segment that cannot be parsed yet. */
+static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, struct packet *p, iw_u32 flags, iw_u64 now_ns)
+{
+	struct keep k = {};
+	struct iw_range *free_range = 0;
+	iw_u32 i, offset = p->offset, bytes = p->bytes, start = p->seq, end = start + bytes;
+
+	for (i = 0; i < IW_RANGES; i++) {
+		struct iw_range *r = &f->ranges[i];
+
+		if (r->start == r->end) {
+			free_range = r;
+			continue;
+		}
+		if (r->flags & IW_RANGE_SUSPECT)
+			continue;
+		if (iw_reached(start, r->start) && iw_reached(r->end, end))
+			return 0; /* is waiting already */
+		if (r->end == start) {
+			/* Goes on where a waiting run ends. */
+			k.skb = skb;
+			k.f = f;
+			k.offset = offset;
+			k.left = bytes;
+			k.seq = start;
+			k.now_ns = now_ns;
+			if (!(flags & IW_RANGE_SUSPECT)) {
+				bpf_loop(48, keep_piece, &k, 0);
+				r->end = end;
+				count_stat(IW_STAT_HOLE_KEPT);
+				return 0;
+			}
+		}
+	}
+	if (!free_range) {
+		count_stat(IW_STAT_HOLE_DROPPED);
+		return 0;
+	}
+	k.skb = skb;
+	k.f = f;
+	k.offset = offset;
+	k.left = bytes;
+	k.seq = start;
+	k.now_ns = now_ns;
+	bpf_loop(48, keep_piece, &k, 0);
+	free_range->time_ns = now_ns;
+	free_range->flags = flags;
+	free_range->start = start;
+	free_range->end = end;
+	f->ranges_used = 1;
+	count_stat(flags & IW_RANGE_SUSPECT ? IW_STAT_SUSPECT : IW_STAT_HOLE_KEPT);
+	return 0;
+}
+
+/* Chooses the next waiting range that can be parsed. Returns 0 if there is none. */
+static __always_inline int next_range(struct iw_flow *f, struct iw_window *w)
+{
+	iw_u32 i, used = 0;
+
+	for (i = 0; i < IW_RANGES; i++) {
+		struct iw_range *r = &f->ranges[i];
+
+		if (r->start == r->end)
+			continue;
+		if (iw_reached(f->expected[IW_IN], r->end)) {
+			if (r->flags & IW_RANGE_SUSPECT)
+				count_stat(IW_STAT_SUSPECT_DROPPED);
+			r->start = r->end;
+			continue;
+		}
+		used = 1;
+		if (iw_after(r->start, f->expected[IW_IN]))
+			continue;
+		if (r->flags & IW_RANGE_SUSPECT && !iw_reached(w->feed_rcv_nxt, r->end))
+			continue;
+		w->feed_seq = r->start;
+		w->feed_left = r->end - r->start;
+		w->feed_first = r->flags & IW_RANGE_COPY;
+		r->start = r->end;
+		return 1;
+	}
+	f->ranges_used = used;
+	return 0;
+}
+
+/* Parses one kept piece of the waiting ranges. */
+static long drain_piece(iw_u32 index, struct feed *feed)
+{
+	struct iw_flow *f = feed->f;
+	struct iw_window *w = feed->w;
+	struct iw_held_key key;
+	struct iw_held *h;
+	iw_u32 bytes, skip, take;
+
+	if (!w->feed_left && !next_range(f, w))
+		return 1;
+	held_key(&key, f, w->feed_seq);
+	h = bpf_map_lookup_elem(&held, &key);
+	bytes = w->feed_left;
+	if (bytes > IW_WIN_BYTES)
+		bytes = IW_WIN_BYTES;
+	if (h && h->bytes && h->bytes < bytes)
+		bytes = h->bytes;
+	skip = f->expected[IW_IN] - w->feed_seq; /* bytes that came another way meanwhile */
+	if ((int)skip < 0)
+		skip = 0;
+	if (skip < bytes) {
+		take = bytes - skip;
+		asm volatile("" : "+r"(take), "+r"(skip));
+		if (h && take && take <= IW_WIN_BYTES && skip < IW_WIN_BYTES && skip + take <= IW_WIN_BYTES &&
+		    !bpf_probe_read_kernel(w->buf + IW_WIN_ROOM, take, h->payload + skip)) {
+			if (w->feed_first)
+				w->now_ns = h->time_ns;
+			f->expected[IW_IN] = w->feed_seq + bytes;
+			w->feed_seq += skip;
+			run_window(feed, take);
+			w->feed_seq -= skip;
+		} else {
+			count_stat(IW_STAT_RESYNC);
+			iw_missed(f, IW_IN, w->feed_seq + bytes, w->now_ns);
+		}
+	}
+	if (h)
+		bpf_map_delete_elem(&held, &key);
+	w->feed_seq += bytes;
+	w->feed_left -= bytes;
+	return 0;
+}
+
+/* ---- Followed connections ---- */
+
+static __always_inline int lock_ingress(struct iw_flow *f)
+{
+	iw_u32 i;
+
+	for (i = 0; i < 64; i++)
+		if (__sync_val_compare_and_swap(&f->lock, 0, 1) == 0)
+			return 0;
+	count_stat(IW_STAT_LOCK_BUSY);
+	return -1;
+}
+
+static __always_inline void unlock_ingress(struct iw_flow *f)
+{
+	__sync_lock_test_and_set(&f->lock, 0);
+}
+
+static __always_inline void sample_rtt(struct iw_flow *f, struct tcp_sock *tp, iw_u64 now_ns)
+{
+	struct iw_request *r = &f->record.request;
+	iw_u32 srtt = tp->srtt_us >> 3, rtt;
+
+	if (srtt && !f->record.conn.handshake_us)
+		f->record.conn.handshake_us = srtt;
+	if (!f->live || now_ns < f->rtt_next_ns || tp->srtt_us == f->srtt_us)
+		return;
+	f->srtt_us = tp->srtt_us;
+	f->rtt_next_ns = now_ns + (iw_u64)srtt * 1000;
+	rtt = tp->rack.rtt_us;
+	if (!rtt)
+		rtt = srtt;
+	if (!rtt)
+		return;
+	if (rtt < r->rtt_min_us)
+		r->rtt_min_us = rtt;
+	if (rtt > r->rtt_max_us)
+		r->rtt_max_us = rtt;
+	r->rtt_sum_us += rtt;
+	r->rtt_count++;
+}
+
+static __always_inline iw_u8 side_of(const struct iw_flow *f, iw_u32 direction)
+{
+	/* IN on a server and OUT on a client come from the client. */
+	return (f->record.conn.role == IW_ROLE_SERVER) == (direction == IW_IN) ? IW_SIDE_CLIENT : IW_SIDE_SERVER;
+}
+
+/* Adds the TCP header to the pseudo header's sum. */
+static __noinline iw_u32 header_sum(struct __sk_buff *skb, struct packet *p, iw_u64 sum)
+{
+	iw_u32 words[15] = {};
+	iw_u32 i, header = p->header;
+
+	asm volatile("" : "+r"(header));
+	if (header < 20 || header > 60 || bpf_skb_load_bytes(skb, p->offset - p->header, words, header))
+		return 0;
+	for (i = 0; i < 15; i++)
+		sum += words[i];
+	return fold(sum);
+}
+
+/* The connection's response direction has sent FIN: a body without a length ends here. */
+static __always_inline void close_body(struct iw_flow *f, iw_u32 direction, iw_u32 seq, iw_u64 now_ns)
+{
+	struct iw_parser *p = iw_parser_of(f, direction);
+	struct iw_window *w;
+	struct feed feed = {.f = f};
+
+	if (p->state != IW_P_CLOSE || direction == iw_request_direction(f) || f->expected[direction & 1] != seq)
+		return;
+	w = claim_window();
+	if (!w)
+		return;
+	open_window(w, direction, now_ns);
+	p->state = IW_P_FLUSH;
+	feed.w = w;
+	w->feed_seq = seq;
+	run_window(&feed, 0);
+	close_window(f, w);
+	release_window(w);
+}
+
+static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, struct packet *p)
+{
+	iw_u64 now_ns = bpf_ktime_get_ns();
+	iw_u64 departs_ns = skb->tstamp;
+	struct iw_window *w;
+	struct feed feed = {.skb = skb, .f = f};
+	iw_u32 skip;
+	int ahead;
+
+	if (departs_ns > now_ns && departs_ns < now_ns + 10000000000ull)
+		now_ns = departs_ns; /* fq holds it until then */
+	if (p->bytes) {
+		count_stat(IW_STAT_FOLLOWED);
+		if (f->ranges_used) {
+			/* A request that waits for a sign from the kernel: this answer is one. */
+			struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+			iw_u32 rcv_nxt = tp ? tp->rcv_nxt : 0;
+
+			if (tp && !lock_ingress(f)) {
+				w = claim_window();
+				if (w) {
+					open_window(w, IW_IN, now_ns);
+					w->feed_rcv_nxt = rcv_nxt;
+					feed.w = w;
+					bpf_loop(IW_PIECES, drain_piece, &feed, 0);
+					close_window(f, w);
+					release_window(w);
+				}
+				unlock_ingress(f);
+			}
+		}
+		if (!f->synced[IW_OUT]) {
+			f->expected[IW_OUT] = p->seq;
+			f->synced[IW_OUT] = 1;
+		}
+		ahead = (int)(p->seq - f->expected[IW_OUT]);
+		if (ahead > 0) {
+			count_stat(IW_STAT_RESYNC);
+			iw_missed(f, IW_OUT, p->seq, now_ns);
+			ahead = 0;
+		}
+		skip = (iw_u32)-ahead;
+		if (skip < p->bytes) {
+			w = claim_window();
+			if (!w) {
+				f->expected[IW_OUT] = p->seq + skip;
+				iw_missed(f, IW_OUT, p->seq + p->bytes, now_ns);
+			} else {
+				open_window(w, IW_OUT, now_ns);
+				f->expected[IW_OUT] = p->seq + p->bytes;
+				w->feed_left = p->bytes - skip;
+				w->feed_seq = p->seq + skip;
+				w->feed_offset = p->offset + skip;
+				feed.w = w;
+				bpf_loop(64, feed_window, &feed, 0);
+				close_window(f, w);
+				release_window(w);
+			}
+		}
+	}
+	if (p->flags & (IW_FIN | IW_RST)) {
+		if (p->flags & IW_FIN)
+			close_body(f, IW_OUT, p->seq + p->bytes, now_ns);
+		iw_fin(f, side_of(f, IW_OUT), p->flags & IW_RST, now_ns);
+	}
+}
+
+static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, struct packet *p)
+{
+	iw_u64 now_ns = bpf_ktime_get_ns();
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct iw_window *w = 0;
+	struct feed feed = {.skb = skb, .f = f};
+	iw_u32 skip, rcv_nxt;
+	int ahead, covered;
+
+	if (!tp)
+		return;
+	if (lock_ingress(f))
+		return;
+	rcv_nxt = tp->rcv_nxt;
+	if (p->flags & IW_ACK && iw_reached(tp->write_seq, p->ack)) {
+		covered = iw_acknowledged(f, p->ack, now_ns, &gap_edges);
+		sample_rtt(f, tp, now_ns);
+		if (covered > 0) {
+			struct iw_request *r = &f->record.request;
+
+			if (trace_deliveries)
+				trace(f, (iw_u32)covered, IW_VIEW_DELIVERED, now_ns);
+			if (!(r->head.flags & IW_REQ_FIRST_SENT)) {
+				r->head.flags |= IW_REQ_FIRST_SENT;
+				write_record(f, IW_REC_PARTIAL);
+			}
+		}
+		if (f->finish)
+			emit(f);
+	}
+	if (p->bytes || f->ranges_used) {
+		w = claim_window();
+		if (!w)
+			goto out;
+		open_window(w, IW_IN, now_ns);
+		w->feed_rcv_nxt = rcv_nxt;
+		feed.w = w;
+	}
+	if (p->bytes && w) {
+		count_stat(IW_STAT_FOLLOWED);
+		if (!f->synced[IW_IN]) {
+			f->expected[IW_IN] = iw_after(p->seq, rcv_nxt) ? rcv_nxt : p->seq;
+			f->synced[IW_IN] = 1;
+		}
+		ahead = (int)(p->seq - f->expected[IW_IN]);
+		skip = (iw_u32)-ahead;
+		if (ahead > 0) {
+			if (f->ranges_used == 0 && iw_reached(rcv_nxt, p->seq)) {
+				/* The kernel has bytes that passed us by. */
+				count_stat(IW_STAT_RESYNC);
+				iw_missed(f, IW_IN, p->seq, now_ns);
+				skip = 0;
+				ahead = 0;
+			} else {
+				hold_segment(skb, f, p, 0, now_ns);
+			}
+		}
+		if (ahead <= 0 && skip < p->bytes) {
+			w->feed_offset = p->offset + skip;
+			w->feed_left = p->bytes - skip;
+			w->feed_seq = p->seq + skip;
+			if (iw_skippable(f, IW_IN, w->feed_left)) {
+				struct iw_parser *parser = iw_parser_of(f, IW_IN);
+
+				w->seq = w->feed_seq;
+				if (parser->state != IW_P_DEAD)
+					iw_skip_body(f, w, parser, w->feed_left);
+				w->feed_left = 0;
+				f->expected[IW_IN] = p->seq + p->bytes;
+			} else {
+				/* A checksum that the stack has not looked at yet: partial (local, or merged by GRO) sums hold
+				 * the pseudo header only and need no check. */
+				if (!skip && p->bytes <= IW_WIN_BYTES) {
+					iw_u64 sum = (iw_u64)p->pseudo + bpf_htons(6) + bpf_htons(p->header + p->bytes);
+
+					if (fold(sum) != p->check && fold(sum) != (iw_u16)~p->check)
+						w->feed_sum = header_sum(skb, p, sum);
+				}
+				f->expected[IW_IN] = p->seq + p->bytes;
+				bpf_loop(64, feed_window, &feed, 0);
+				if (w->feed_bad) {
+					w->feed_left = 0;
+					w->feed_sum = 0;
+					f->expected[IW_IN] = p->seq;
+					hold_segment(skb, f, p, IW_RANGE_SUSPECT, now_ns);
+				}
+			}
+		}
+	}
+	if (w) {
+		if (f->ranges_used)
+			bpf_loop(IW_PIECES, drain_piece, &feed, 0);
+		close_window(f, w);
+		release_window(w);
+	}
+	if (p->flags & (IW_FIN | IW_RST)) {
+		if (p->flags & IW_FIN)
+			close_body(f, IW_IN, p->seq + p->bytes, now_ns);
+		iw_fin(f, side_of(f, IW_IN), p->flags & IW_RST, now_ns);
+	}
+out:
+	unlock_ingress(f);
+}
+
+/* ---- Choosing what to follow ---- */
+
+static __always_inline void copy_v4(iw_u8 *to, iw_u32 be)
+{
+	__builtin_memset(to, 0, 10);
+	to[10] = 0xff;
+	to[11] = 0xff;
+	__builtin_memcpy(to + 12, &be, 4);
+}
+
+static __always_inline void copy_addresses(struct iw_conn *c, struct bpf_sock *sk)
+{
+	iw_u32 l[4], r[4];
+	int v4;
+
+	l[0] = sk->src_ip6[0];
+	l[1] = sk->src_ip6[1];
+	l[2] = sk->src_ip6[2];
+	l[3] = sk->src_ip6[3];
+	r[0] = sk->dst_ip6[0];
+	r[1] = sk->dst_ip6[1];
+	r[2] = sk->dst_ip6[2];
+	r[3] = sk->dst_ip6[3];
+	v4 = sk->family == 2 || (r[0] == 0 && r[1] == 0 && r[2] == bpf_htonl(0xffff));
+	if (v4) {
+		copy_v4(c->local_addr, sk->family == 2 ? sk->src_ip4 : l[3]);
+		copy_v4(c->remote_addr, sk->family == 2 ? sk->dst_ip4 : r[3]);
+	} else {
+		__builtin_memcpy(c->local_addr, l, 16);
+		__builtin_memcpy(c->remote_addr, r, 16);
+	}
+	c->family = v4 ? 2 : 10;
+	c->local_port = sk->src_port;
+	c->remote_port = bpf_ntohs(sk->dst_port);
+}
+
+static __always_inline void copy_socket(struct iw_flow *f, const struct iw_socket *s)
+{
+	struct iw_conn *c = &f->record.conn;
+
+	c->role = s->role;
+	c->syn_ns = s->syn_ns;
+	c->established_ns = s->established_ns;
+	c->accepted_ns = s->accepted_ns;
+	c->owner_cgroup_id = s->owner_cgroup_id;
+	c->owner_pid = s->owner_pid;
+	c->flags = s->flags;
+	c->socket_cgroup_id = s->cgroup_id;
+	__builtin_memcpy(c->comm, s->comm, sizeof(c->comm));
+}
+
+/* Starts to follow a connection. */
+static __always_inline struct iw_flow *start_flow(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_socket *s)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct iw_flow *f;
+
+	if (!tp)
+		return 0;
+	f = bpf_sk_storage_get(&flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!f) {
+		count_stat(IW_STAT_STORAGE_FAILED);
+		return 0;
+	}
+	if (!s->cgroup_id)
+		s->cgroup_id = bpf_sk_cgroup_id(sk);
+	copy_socket(f, s);
+	copy_addresses(&f->record.conn, sk);
+	f->record.conn.cookie = bpf_get_socket_cookie(skb);
+	f->netns = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
+	f->expected[IW_IN] = tp->rcv_nxt;
+	f->synced[IW_IN] = 1;
+	s->mode = IW_MODE_FOLLOW;
+	count_stat(IW_STAT_FLOWS);
+	return f;
+}
+
+/* A request of a route that is not an LLM route: only its answer's status is wanted. */
+static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s, iw_u16 code, iw_u8 outcome)
+{
+	struct iw_count_key key = {};
+	struct iw_count fresh = {}, *count;
+
+	key.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	key.pid = s->owner_pid;
+	key.port = s->role == IW_ROLE_SERVER ? sk->src_port : bpf_ntohs(sk->dst_port);
+	key.code = code;
+	key.role = s->role;
+	key.outcome = outcome;
+	count = bpf_map_lookup_elem(&counts, &key);
+	if (!count) {
+		__builtin_memcpy(fresh.comm, s->comm, sizeof(fresh.comm));
+		bpf_map_update_elem(&counts, &key, &fresh, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&counts, &key);
+	}
+	if (count)
+		__sync_fetch_and_add(&count->requests, 1);
+	else
+		count_stat(IW_STAT_COUNTS_FULL);
+}
+
+/* Looks at the first payload bytes of a connection that is not followed (yet). Returns the flow when it is to be. */
+static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_socket *s, struct packet *p,
+						iw_u32 direction)
+{
+	iw_u64 head[2] = {};
+	iw_u32 n = p->bytes, status;
+	iw_u8 method = 0, role = direction == IW_IN ? IW_ROLE_SERVER : IW_ROLE_CLIENT;
+	int may_request = s->role == IW_ROLE_UNKNOWN || s->role == role;
+
+	if (n > 16)
+		n = 16;
+	asm volatile("" : "+r"(n));
+	if (n == 0 || n > 16 || bpf_skb_load_bytes(skb, p->offset, head, n))
+		return 0;
+	if (may_request) {
+		method = iw_method(head[0]);
+		if (!method && n < 5 && head[0] == (IW_WORD('P', 'O', 'S', 'T', 0, 0, 0, 0) & IW_FIRST(n)))
+			method = IW_METHOD_POST; /* cut short: let the parser see the rest */
+		if (!method && direction == IW_IN && !(s->flags & IW_CONN_MIDWAY) && !s->seen_http) {
+			/* The first segment may be late: then nobody can tell yet. */
+			struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+			if (tp && iw_after(p->seq, tp->rcv_nxt))
+				method = IW_METHOD_POST;
+		}
+	}
+	if (method == IW_METHOD_POST) {
+		s->role = role;
+		s->seen_http = 1;
+		return start_flow(skb, sk, s);
+	}
+	if (method) {
+		s->role = role;
+		s->seen_http = 1;
+		if (!s->cgroup_id)
+			s->cgroup_id = bpf_sk_cgroup_id(sk);
+		if (s->light < 255)
+			s->light++;
+		return 0;
+	}
+	if (s->light && s->role != role) {
+		status = iw_status(head[0], head[1]);
+		if (status >= 200 || status == 101) {
+			s->light--;
+			count_light(sk, s, (iw_u16)status, IW_OUTCOME_COMPLETE);
+			if (status == 101)
+				s->mode = IW_MODE_IGNORE;
+		}
+		return 0;
+	}
+	if (s->misses[direction & 1] < IW_MISSES_MAX)
+		s->misses[direction & 1]++;
+	if (!s->seen_http && (!(s->flags & IW_CONN_MIDWAY) ||
+			      (s->misses[0] >= IW_MISSES_MAX && s->misses[1] >= IW_MISSES_MAX)))
+		s->mode = IW_MODE_IGNORE;
+	return 0;
+}
+
+/* Payload that comes in on a listener belongs to a child that does not exist yet. */
+static __noinline int hold_for_child(struct __sk_buff *skb, struct bpf_sock *sk)
+{
+	struct tcp_sock *tp;
+	struct packet p = {};
+	struct iw_held_key key = {};
+	iw_u8 addresses[32];
+
+	if (read_packet(skb, &p) || !p.bytes || p.bytes > IW_WIN_BYTES)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	key.netns = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
+	key.seq = p.seq + !!(p.flags & IW_SYN);
+	if (bpf_skb_load_bytes(skb, p.offset - p.header, &key.remote_port, 2) ||
+	    bpf_skb_load_bytes(skb, p.offset - p.header + 2, &key.local_port, 2))
+		return 0;
+	key.remote_port = bpf_ntohs(key.remote_port);
+	key.local_port = bpf_ntohs(key.local_port);
+	if (skb->protocol == bpf_htons(0x0800)) {
+		if (bpf_skb_load_bytes(skb, 12, addresses, 8))
+			return 0;
+		copy_v4(key.remote, *(iw_u32 *)addresses);
+		copy_v4(key.local, *(iw_u32 *)(addresses + 4));
+	} else {
+		if (bpf_skb_load_bytes(skb, 8, addresses, 32))
+			return 0;
+		__builtin_memcpy(key.remote, addresses, 16);
+		__builtin_memcpy(key.local, addresses + 16, 16);
+	}
+	if (!keep_copy(skb, &key, p.offset, p.bytes, bpf_ktime_get_ns())) {
+		listener_copies = 1;
+		count_stat(IW_STAT_LISTENER_BYTES);
+	}
+	return 0;
+}
+
+static __always_inline struct iw_socket *socket_of(struct bpf_sock *sk)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+
+	if (s)
+		return s;
+	s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!s) {
+		count_stat(IW_STAT_STORAGE_FAILED);
+		return 0;
+	}
+	s->flags = IW_CONN_MIDWAY; /* its set-up was not seen */
+	return s;
+}
+
+SEC("cgroup_skb/ingress")
+int cgroup_skb__ingress(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct iw_socket *s;
+	struct iw_flow *f = 0;
+	struct packet p = {};
+
+	if (!sk)
+		return 1;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk || sk->protocol != 6)
+		return 1;
+	if (sk->state == BPF_TCP_LISTEN) {
+		hold_for_child(skb, sk);
+		return 1;
+	}
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (s && s->mode == IW_MODE_IGNORE) {
+		count_stat(IW_STAT_IGNORED);
+		return 1;
+	}
+	if (read_packet(skb, &p))
+		return 1;
+	if (!s) {
+		if (!p.bytes)
+			return 1;
+		s = socket_of(sk);
+		if (!s)
+			return 1;
+	}
+	if (s->mode == IW_MODE_FOLLOW)
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	else if (p.bytes)
+		f = classify(skb, sk, s, &p, IW_IN);
+	if (f)
+		follow_in(skb, sk, f, &p);
+	return 1;
+}
+
+SEC("cgroup_skb/egress")
+int cgroup_skb__egress(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct iw_socket *s;
+	struct iw_flow *f = 0;
+	struct packet p = {};
+
+	if (!sk)
+		return 1;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk || sk->protocol != 6)
+		return 1;
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (s && s->mode == IW_MODE_IGNORE) {
+		count_stat(IW_STAT_IGNORED);
+		return 1;
+	}
+	if (read_packet(skb, &p))
+		return 1;
+	if (!s) {
+		if (!p.bytes || sk->state == BPF_TCP_LISTEN)
+			return 1;
+		s = socket_of(sk);
+		if (!s)
+			return 1;
+	}
+	if (s->mode == IW_MODE_FOLLOW)
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	else if (p.bytes)
+		f = classify(skb, sk, s, &p, IW_OUT);
+	if (f)
+		follow_out(skb, sk, f, &p);
+	return 1;
+}
+
+/* ---- Accept: the peer's address is asked for inside accept(), or soon after it ---- */
+
+static __always_inline int accepted(struct bpf_sock_addr *ctx)
+{
+	struct iw_socket *s;
+	struct iw_flow *f;
+
+	if (!ctx->sk || ctx->protocol != 6)
+		return 1;
+	s = bpf_sk_storage_get(&sockets, ctx->sk, 0, 0);
+	if (!s || s->role != IW_ROLE_SERVER || s->accepted_ns || s->flags & IW_CONN_MIDWAY)
+		return 1;
+	s->accepted_ns = bpf_ktime_get_ns();
+	s->owner_pid = bpf_get_current_pid_tgid() >> 32;
+	s->owner_cgroup_id = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(s->comm, sizeof(s->comm));
+	if (s->mode == IW_MODE_FOLLOW) {
+		f = bpf_sk_storage_get(&flows, ctx->sk, 0, 0);
+		if (f) {
+			f->record.conn.accepted_ns = s->accepted_ns;
+			f->record.conn.owner_pid = s->owner_pid;
+			f->record.conn.owner_cgroup_id = s->owner_cgroup_id;
+			__builtin_memcpy(f->record.conn.comm, s->comm, sizeof(s->comm));
+		}
+	}
+	return 1;
+}
+
+SEC("cgroup/getpeername4")
+int cgroup__getpeername4(struct bpf_sock_addr *ctx)
+{
+	return accepted(ctx);
+}
+
+SEC("cgroup/getpeername6")
+int cgroup__getpeername6(struct bpf_sock_addr *ctx)
+{
+	return accepted(ctx);
+}
+
+/* ---- State changes ---- */
+
+static __always_inline void take_owner(struct iw_socket *s)
+{
+	s->owner_pid = bpf_get_current_pid_tgid() >> 32;
+	s->owner_cgroup_id = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(s->comm, sizeof(s->comm));
+}
+
+/* Payload that waited on the listener becomes the child's first. */
+static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct iw_held_key key = {};
+	struct iw_held *h;
+	struct iw_flow *f;
+	struct iw_conn *c;
+	iw_u32 seq, family;
+	struct in6_addr l6, r6;
+
+	if (!tp)
+		return;
+	seq = tp->copied_seq;
+	family = sk->__sk_common.skc_family;
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.seq = seq;
+	key.local_port = sk->__sk_common.skc_num;
+	key.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (family == 2) {
+		copy_v4(key.local, sk->__sk_common.skc_rcv_saddr);
+		copy_v4(key.remote, sk->__sk_common.skc_daddr);
+	} else {
+		bpf_probe_read_kernel(&l6, sizeof(l6), &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_probe_read_kernel(&r6, sizeof(r6), &sk->__sk_common.skc_v6_daddr);
+		__builtin_memcpy(key.local, &l6, 16);
+		__builtin_memcpy(key.remote, &r6, 16);
+	}
+	h = bpf_map_lookup_elem(&held, &key);
+	if (!h || h->bytes < 5 || iw_method(iw_load64(h->payload)) != IW_METHOD_POST)
+		return;
+	f = bpf_sk_storage_get(&flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!f) {
+		count_stat(IW_STAT_STORAGE_FAILED);
+		return;
+	}
+	copy_socket(f, s);
+	c = &f->record.conn;
+	c->cookie = bpf_get_socket_cookie(sk);
+	__builtin_memcpy(c->local_addr, key.local, 16);
+	__builtin_memcpy(c->remote_addr, key.remote, 16);
+	c->local_port = key.local_port;
+	c->remote_port = key.remote_port;
+	c->family = key.local[10] == 0xff && key.local[11] == 0xff && !key.local[0] ? 2 : 10;
+	f->netns = key.netns;
+	f->expected[IW_IN] = seq;
+	f->synced[IW_IN] = 1;
+	f->ranges[0].start = seq;
+	f->ranges[0].end = seq + h->bytes;
+	f->ranges[0].time_ns = h->time_ns;
+	f->ranges[0].flags = IW_RANGE_COPY;
+	f->ranges_used = 1;
+	s->mode = IW_MODE_FOLLOW;
+	s->seen_http = 1;
+	count_stat(IW_STAT_FLOWS);
+}
+
+struct closing {
+	struct iw_flow *f;
+};
+
+static long close_one(iw_u32 index, struct closing *c)
+{
+	if (c->f->live != 1)
+		return 1;
+	c->f->finish = 1;
+	emit(c->f);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after)
+{
+	struct iw_socket *s;
+	struct iw_flow *f;
+
+	if (sk->sk_protocol != 6)
+		return 0;
+	if (after == IW_TCP_SYN_SENT) {
+		s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!s)
+			return 0;
+		s->syn_ns = bpf_ktime_get_ns();
+		s->role = IW_ROLE_CLIENT;
+		take_owner(s);
+	} else if (after == IW_TCP_ESTABLISHED && before == IW_TCP_SYN_SENT) {
+		s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+		if (s)
+			s->established_ns = bpf_ktime_get_ns();
+	} else if (after == IW_TCP_ESTABLISHED && before == IW_TCP_SYN_RECV) {
+		s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!s) {
+			count_stat(IW_STAT_STORAGE_FAILED);
+			return 0;
+		}
+		s->flags &= ~IW_CONN_MIDWAY;
+		s->established_ns = bpf_ktime_get_ns();
+		s->role = IW_ROLE_SERVER;
+		if (listener_copies && s->mode == IW_MODE_NEW)
+			adopt_copies(sk, s);
+	} else if (after == IW_TCP_CLOSE) {
+		s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+		if (!s || s->mode != IW_MODE_FOLLOW)
+			return 0;
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+		if (f && f->live == 1) {
+			struct closing c = {.f = f};
+
+			bpf_loop(IW_QUEUE + 1, close_one, &c, 0);
+		}
+	}
+	return 0;
+}
+
+/* ---- Reads ---- */
+
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(tp_btf__tcp_rcv_space_adjust, struct sock *sk)
+{
+	struct iw_flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	struct tcp_sock *tp;
+	struct iw_conn *c;
+	iw_u64 now_ns;
+
+	if (!f || !iw_read_armed(f))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	c = &f->record.conn;
+	c->owner_pid = bpf_get_current_pid_tgid() >> 32;
+	c->owner_cgroup_id = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(c->comm, sizeof(c->comm));
+	if (c->role == IW_ROLE_SERVER && !c->accepted_ns && !(c->flags & IW_CONN_MIDWAY)) {
+		c->accepted_ns = now_ns;
+		c->flags |= IW_CONN_ACCEPT_BOUND;
+	}
+	iw_read(f, tp->copied_seq, now_ns);
+	if (f->finish)
+		emit(f);
+	return 0;
+}
+
+/* ---- Hand-over of data that TCP holds back ---- */
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(tp_btf__sock_send_length, struct sock *sk, int ret, int flags)
+{
+	struct iw_flow *f;
+	struct tcp_sock *tp;
+	struct iw_send *send;
+
+	if (ret <= 0 || sk->sk_protocol != 6)
+		return 0;
+	f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	if (!f || f->live != 1 || f->record.conn.role != IW_ROLE_SERVER)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || tp->write_seq == tp->snd_nxt)
+		return 0;
+	send = &f->sends[f->sends_head & (IW_SENDS - 1)];
+	send->time_ns = bpf_ktime_get_ns();
+	send->seq = tp->write_seq;
+	f->sends_head++;
+	return 0;
+}
+
+/* ---- Retransmissions inside requests ---- */
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tp_btf__tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
+{
+	struct iw_flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	struct inet_connection_sock *icsk;
+	struct iw_request *r;
+	iw_u32 phase, type, segments;
+	iw_u8 state;
+
+	if (!f || f->live != 1)
+		return 0;
+	icsk = (struct inet_connection_sock *)bpf_skc_to_tcp_sock(sk);
+	if (!icsk)
+		return 0;
+	state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
+	type = state == IW_TCP_CA_LOSS ? 1 : state == IW_TCP_CA_RECOVERY ? 0 : BPF_CORE_READ(icsk, icsk_pending) == IW_ICSK_TIME_LOSS_PROBE ? 2 : 3;
+	segments = BPF_CORE_READ((struct tcp_skb_cb *)&skb->cb, tcp_gso_segs);
+	if (!segments)
+		segments = 1;
+	r = &f->record.request;
+	phase = iw_phase_now(f);
+	if (phase < IW_PHASES_MAX && type < IW_RETRANS_TYPES)
+		r->retransmits[phase][type] += segments;
+	r->retransmitted_segments += segments;
+	r->head.flags |= IW_REQ_RETRANSMITTED;
+	return 0;
+}
+
+/* ---- Requests that are open now ---- */
+
+SEC("iter/bpf_sk_storage_map")
+int iter__flows(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct iw_flow *f = ctx->value;
+
+	if (!f || f->live != 1)
+		return 0;
+	bpf_seq_write(ctx->meta->seq, &f->record, sizeof(f->record));
+	return 0;
+}
