@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts calls of operator new in this program.
+// Counts calls of operator new; a program of its own, because it replaces it.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,17 +12,14 @@ namespace {
 std::atomic<std::size_t> g_allocations{0};
 }
 
-void* operator new(std::size_t bytes) {
+// noinline: else the compiler sees malloc behind new, free behind delete, and calls them mismatched.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace inferwire::metrics {
 namespace {

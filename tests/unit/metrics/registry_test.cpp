@@ -16,9 +16,7 @@ namespace {
 
 using std::chrono::seconds;
 
-base::MonotonicTime at(int second) {
-  return base::MonotonicTime(seconds(second));
-}
+base::MonotonicTime at(int second) { return base::MonotonicTime(seconds(second)); }
 
 double value_of(const Snapshot& snapshot, FamilyId id, const LabelValues& labels) {
   const FamilySnapshot* family = snapshot.find(id);
