@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins what the agent says about each request with what its server and its client logged, and measures the difference.
+
+Pure: lists of objects in, lists of objects out. A request is found again by role, both ports and its number on the
+connection. All errors are in nanoseconds, agent minus log.
+"""
+
+import dataclasses
+
+from .scenario import CHUNK_KINDS
+
+# What is measured, in the order of the report: key -> (what it compares, bound at p99 in ns or None).
+MS = 1_000_000
+MEASURES = {
+    "ttft_server": ("TTFT, server view, and the server's log (first content write minus request read)", MS),
+    "ttft_server_outside": ("TTFT, server view: outside what both logs' before and after times allow", None),
+    "sent_gap": ("gap between chunks as sent, and the server's log, each gap", MS),
+    "sent_chunk": ("time of each chunk as sent, and the server's log (before the write)", None),
+    "sent_chunk_outside": ("time of each chunk as sent: outside before and after the write", None),
+    "gap_sent_max": ("longest sent gap of a stream, and the server's log", MS),
+    "gap_sent_sum": ("first to last chunk as sent, and the server's log", MS),
+    "client_arrival": ("client role: arrival of each chunk, and the client's log of reading it", MS),
+    "client_ttft": ("client role: TTFT, user view, and the client's log", MS),
+    "client_gap_max": ("client role: longest gap of a stream, and the client's log", None),
+    "client_gap_sum": ("client role: first to last chunk, and the client's log", MS),
+    "client_duration": ("client role: duration, and the client's clock", MS),
+    "server_duration": ("server role: duration, and the client's clock (plus the last ACK's delay)", None),
+    "server_start": ("server role: start, and the client's clock", MS),
+    "delivered_client": ("server role: delivered time of each chunk, and the client's log", None),
+    "delivered_ack": ("server role: delivered time of each chunk, and its ACK in the capture", MS // 10),
+}
+
+
+@dataclasses.dataclass
+class Row:
+    """One request: exact mismatches as sentences, differences as lists of nanoseconds."""
+    tag: str
+    server: str
+    client: str
+    ordinal: int
+    cadence_ms: float | None
+    problems: list
+    errors: dict
+    approximate: bool = False
+    delivered: str | None = None
+
+    def as_json(self):
+        return dataclasses.asdict(self)
+
+
+def port_of(endpoint):
+    return int(endpoint.rsplit(":", 1)[1])
+
+
+def index_records(records):
+    """{(role, client port, server port, ordinal): [records]}"""
+    index = {}
+    for record in records:
+        local, remote = port_of(record["local"]), port_of(record["remote"])
+        client, server = (remote, local) if record.get("role") == "server" else (local, remote)
+        index.setdefault((record.get("role"), client, server, record.get("ordinal")), []).append(record)
+    return index
+
+
+def index_trace(lines):
+    """{(conn_id, ordinal, role, view): [time of chunk 0, time of chunk 1, ...]}"""
+    index = {}
+    for line in sorted(lines, key=lambda line: line["t_mono_ns"]):
+        key = (line["conn_id"], line["ordinal"], line["role"], line["view"])
+        index.setdefault(key, []).extend([line["t_mono_ns"]] * line["chunks"])
+    return index
+
+
+def chunk_writes(server_line):
+    """(before_ns, after_ns) of each chunk's write, a chunk an entry."""
+    return [(before, after) for before, after, kinds in server_line["steps"] for kind in kinds if kind in CHUNK_KINDS]
+
+
+def chunk_reads(client_line):
+    return [at for at, kind, _ in client_line["events"] if kind in CHUNK_KINDS]
+
+
+def chunk_ends(client_line):
+    return [end for _, kind, end in client_line["events"] if kind in CHUNK_KINDS]
+
+
+def gaps(times):
+    """Differences of consecutive different times."""
+    distinct = sorted(set(times))
+    return [later - earlier for earlier, later in zip(distinct, distinct[1:])]
+
+
+def outside(value, low, high):
+    """How far `value` is outside [low, high], signed; 0 inside."""
+    return value - high if value > high else min(0, value - low)
+
+
+class Joiner:
+    """Measures requests one at a time against indexed records."""
+
+    def __init__(self, records, trace=(), unix_offset_ns=0, acknowledgments=None):
+        self.records, self.trace = index_records(records), index_trace(trace)
+        self.unix_offset_ns, self.acknowledgments = unix_offset_ns, acknowledgments
+
+    def measure(self, scenario, server_line, client_line, cadence_ms=None, roles=("server", "client")):
+        row = Row(tag=client_line["tag"], server=server_line["server"], client=client_line["client"],
+                  ordinal=client_line["ordinal"], cadence_ms=cadence_ms, problems=[], errors={})
+        expected = scenario.expected()
+        for role in roles:
+            key = (role, client_line["local_port"], server_line["local_port"], client_line["ordinal"])
+            found = self.records.get(key, [])
+            if len(found) != 1:
+                row.problems.append(f"{len(found)} records of the {role} role instead of 1")
+                continue
+            [record] = found
+            row.problems += [f"{role}: {problem}" for problem in exact_problems(record, expected, server_line)]
+            row.approximate |= bool(record.get("approximate"))
+            if role == "server":
+                row.delivered = record.get("delivered")
+                self._measure_server(row, record, server_line, client_line)
+            else:
+                self._measure_client(row, record, client_line)
+        return row
+
+    def _trace_of(self, record, view, chunks):
+        times = self.trace.get((record["conn_id"], record["ordinal"], record["role"], view))
+        return times if times is not None and len(times) == chunks else None
+
+    def _measure_server(self, row, record, server_line, client_line):
+        writes = chunk_writes(server_line)
+        start = record["start_unix_ns"] - self.unix_offset_ns
+        row.errors["server_start"] = [start - client_line["sent_first_ns"]]
+        row.errors["server_duration"] = [record["duration_ns"] - (client_line["end_ns"] - client_line["sent_first_ns"])]
+        ttft = record.get("ttft_ns", {}).get("server")
+        if ttft is not None and writes and server_line["request_read_ns"]:
+            before, after = writes[0]
+            row.errors["ttft_server"] = [ttft - (before - server_line["request_read_ns"])]
+            row.errors["ttft_server_outside"] = [outside(ttft, before - client_line["sent_last_ns"],
+                                                         after - client_line["sent_first_ns"])]
+        befores = [before for before, _ in writes]
+        self._measure_gaps(row, record.get("gap_ns", {}).get("sent"), befores, "gap_sent", record)
+        sent = self._trace_of(record, "sent", len(writes))
+        if sent:
+            row.errors["sent_chunk"] = [at - before for at, before in zip(sent, befores)]
+            row.errors["sent_chunk_outside"] = [outside(at, *write) for at, write in zip(sent, writes)]
+            errors = row.errors["sent_chunk"]
+            row.errors["sent_gap"] = [errors[i] - errors[i - 1] for i in range(1, len(errors))
+                                      if befores[i] != befores[i - 1]]
+        delivered = self._trace_of(record, "delivered", len(writes))
+        if delivered and len(chunk_reads(client_line)) == len(delivered):
+            row.errors["delivered_client"] = [at - read for at, read in zip(delivered, chunk_reads(client_line))]
+        if delivered and self.acknowledgments and client_line["reads"]:
+            acked = self.acknowledgments.of(client_line["local_port"], start + self.unix_offset_ns, chunk_ends(client_line))
+            row.errors["delivered_ack"] = [at + self.unix_offset_ns - ack for at, ack in zip(delivered, acked)
+                                           if ack is not None]
+
+    def _measure_client(self, row, record, client_line):
+        reads = chunk_reads(client_line)
+        row.errors["client_duration"] = [record["duration_ns"] - (client_line["end_ns"] - client_line["sent_first_ns"])]
+        ttft = record.get("ttft_ns", {}).get("user")
+        user_start = client_line["sent_first_ns"]
+        if client_line["ordinal"] == 1:
+            # A new connection: the user's wait began with its SYN, which aiohttp does not log.
+            user_start = client_line["connect_ns"][0] if client_line["connect_ns"] else None
+        if ttft is not None and reads and user_start is not None:
+            row.errors["client_ttft"] = [ttft - (reads[0] - user_start)]
+        self._measure_gaps(row, record.get("gap_ns", {}).get("delivered"), reads, "client_gap", record)
+        arrivals = self._trace_of(record, "delivered", len(reads))
+        if arrivals:
+            row.errors["client_arrival"] = [at - read for at, read in zip(arrivals, reads)]
+
+    @staticmethod
+    def _measure_gaps(row, said, times, name, record):
+        true = gaps(times)
+        if said is None or not true:
+            return
+        row.errors[f"{name}_max"] = [said["max"] - max(true)]
+        if "sum" in said:
+            row.errors[f"{name}_sum"] = [said["sum"] - sum(true)]
+        edges = record["gap_ns"].get("edges")
+        if name == "gap_sent" and edges and said.get("count") == len(true):
+            row.problems += histogram_problems(said["buckets"], edges, true)
+
+
+def exact_problems(record, expected, server_line):
+    """What must be equal and is not."""
+    def differs(what, is_, should):
+        return [] if is_ == should else [f"{what} is {is_}, should be {should}"]
+    tokens = record.get("tokens", {})
+    problems = differs("code", record.get("code"), expected.code)
+    problems += differs("outcome", record.get("outcome"), expected.outcome)
+    problems += differs("stream", record.get("stream"), expected.stream)
+    problems += differs("output tokens", tokens.get("output"), expected.output_tokens)
+    problems += differs("input tokens", tokens.get("input"), expected.input_tokens)
+    if expected.stream:
+        problems += differs("chunks", record.get("chunks"), expected.chunks)
+    if server_line["end"] == "clean":
+        problems += differs("response body bytes", record.get("response_body_bytes"), server_line["body_bytes"])
+    phases = record.get("phases_ns", {})
+    if sum(phases.values()) != record["duration_ns"]:
+        problems.append(f"phases add up to {sum(phases.values())}, duration is {record['duration_ns']}")
+    return problems
+
+
+def histogram_problems(buckets, edges, true, tolerance_ns=MS):
+    """Cumulative counts at each edge lie between those of the true gaps shifted by the tolerance either way."""
+    problems, seen = [], 0
+    for count, edge in zip(buckets, edges):
+        seen += count
+        low = sum(gap <= edge - tolerance_ns for gap in true)
+        high = sum(gap <= edge + tolerance_ns for gap in true)
+        if not low <= seen <= high:
+            problems.append(f"{seen} sent gaps up to {edge} ns, the log allows {low} to {high}")
+    return problems
+
+
+def quantile(values, q):
+    """The smallest value that at least q of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * int(q * 1000) // 1000) - 1)]
+
+
+def summarize(rows, keep=lambda row: True):
+    """{measure: {count, p50, p99, max, mean}} of the absolute errors (mean: signed) of the rows that `keep` takes."""
+    summary = {}
+    for key in MEASURES:
+        errors = [error for row in rows if keep(row) for error in row.errors.get(key, [])]
+        if errors:
+            absolute = [abs(error) for error in errors]
+            summary[key] = {"count": len(errors), "p50": quantile(absolute, 0.5), "p99": quantile(absolute, 0.99),
+                            "max": max(absolute), "mean": round(sum(errors) / len(errors))}
+    return summary
+
+
+def verdicts(rows):
+    """[(name, passed, text)]: the exact part first, then each bound that was measured."""
+    wrong = [row for row in rows if row.problems]
+    result = [("exact", not wrong, f"{len(rows) - len(wrong)} of {len(rows)} requests have one record a role, with exact "
+               "chunks, tokens, bytes, code and outcome, and phases that tile the duration")]
+    for key, measured in summarize(rows).items():
+        text, bound = MEASURES[key]
+        if bound is not None:
+            result.append((key, measured["p99"] <= bound,
+                           f"{text}: p99 {measured['p99'] / MS:.3f} ms, bound {bound / MS:g} ms"))
+    return result
