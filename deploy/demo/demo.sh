@@ -57,16 +57,22 @@ stop() {
   return "$status"
 }
 
+remove_namespaces() {
+  local namespace
+  for namespace in $near $far; do
+    ip netns delete "$namespace" 2>/dev/null || true
+  done
+  near='' far=''
+}
+
 cleanup() {
-  local status=$? pid namespace
+  local status=$? pid
   trap '' INT TERM HUP
   trap - EXIT
   for pid in $(jobs -pr | tac); do
     stop "$pid" || true
   done
-  for namespace in $near $far; do
-    ip netns delete "$namespace" 2>/dev/null || true
-  done
+  remove_namespaces
   [ -z "$work" ] || rm -rf "$work"
   exit "$status"
 }
@@ -87,16 +93,13 @@ explain() {
   cat "$work/$1.out" "$work/$1.err" | tail -n 20 | sed 's/^/    /' >&2
 }
 
-# await_ready NAME PID out|err SECONDS: until the part prints a line that starts with `ready`.
+# await_ready NAME PID out|err SECONDS: until the part prints a line that starts with `ready`. If it does not, says why.
 await_ready() {
   local name=$1 pid=$2 file=$work/$1.$3 deadline=$((SECONDS + $4))
   until grep -q '^ready' "$file"; do
-    if ! running "$pid"; then
+    if ! running "$pid" || [ "$SECONDS" -gt "$deadline" ]; then
       explain "$name"
-      die "$name ended before it was ready"
-    elif [ "$SECONDS" -gt "$deadline" ]; then
-      explain "$name"
-      die "$name was not ready within $4 s"
+      return 1
     fi
     sleep 0.05
   done
@@ -152,27 +155,31 @@ build_wire() {
   }
 }
 
-# Makes two namespaces and a wire between them; without one, everything stays on this machine's loopback.
-lay_wire() {
-  build_wire || {
-    say "NO WIRE: it does not build. Going on with loopback only."
-    return 0
-  }
-  local prefix=inferwire-demo-$$
-  if [ ! -c /dev/net/tun ] || ! ip netns add "$prefix-near" 2>"$work/netns.err"; then
-    say "NO WIRE: this machine allows no TUN device or no network namespaces$(sed 's/^/: /' "$work/netns.err" 2>/dev/null)"
-    say "Going on with loopback only: no delay, no loss."
-    return 0
+# make_namespace NAME: with its loopback up.
+make_namespace() {
+  ip netns add "$1" && nsenter --net="/run/netns/$1" ip link set lo up
+} >>"$work/netns.out" 2>>"$work/netns.err"
+
+# Makes two namespaces and a wire between them, or says why not; the caller removes what a failure leaves.
+try_wire() {
+  build_wire || return
+  near=inferwire-demo-$$-near far=inferwire-demo-$$-far
+  if ! make_namespace "$near" || ! make_namespace "$far"; then
+    explain netns
+    return 1
   fi
-  near=$prefix-near
-  ip netns add "$prefix-far" || die "could not make a second network namespace"
-  far=$prefix-far
-  ip -n "$near" link set lo up
-  ip -n "$far" link set lo up
   start wire "$wire" --a "$near" --b "$far" --a-addr "$near_address" --b-addr "$far_address" \
     --delay-ms "$delay_ms" --loss "$loss" --seed "$seed"
   await_ready wire "$started" out 10
-  say "wire: $far_address to $near_address, $delay_ms ms each way, 3 % loss, two network namespaces"
+}
+
+lay_wire() {
+  if try_wire; then
+    say "wire: $far_address to $near_address, $delay_ms ms each way, loss $loss, two network namespaces"
+  else
+    remove_namespaces
+    say "NO WIRE: it needs network namespaces and TUN devices. Going on with loopback only: no delay, no loss."
+  fi
 }
 
 # in_namespace NAMESPACE COMMAND...: replaces itself; an empty name is the namespace that we are in.
@@ -191,7 +198,7 @@ free_port() {
 start_model() {
   python3 deploy/demo/mkgguf.py "$work/model.gguf"
   start model in_namespace "$near" node deploy/demo/server.mjs "$work/model.gguf"
-  await_ready model "$started" out 20
+  await_ready model "$started" out 20 || die "the model server did not start"
   model_port=$(awk '/^ready/ { print $2 }' "$work/model.out")
   say "model: llama.cpp, $(($(stat -c %s "$work/model.gguf") / 1000)) KB of random weights, one thread, port $model_port"
 }
@@ -231,7 +238,7 @@ start_agent() {
   : >"$records"
   start agent "$agent" agent --listen 127.0.0.1:0 --records "$records"
   agent_pid=$started
-  await_ready agent "$agent_pid" err 30
+  await_ready agent "$agent_pid" err 30 || die "the agent was not ready within 30 s"
   say "agent: ready"
 }
 
