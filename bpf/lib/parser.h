@@ -799,7 +799,11 @@ IW_GLOBAL int iw_segment_open(struct iw_flow *f, struct iw_window *w, iw_u32 byt
 	if (w->final || IW_AT(w, w->segment_end - 1) == '\n')
 		return 0;
 	for (i = 0; i < IW_LOOKAHEAD + 1; i++) {
-		if (w->last_newline <= w->segment_start || IW_AT(w, w->last_newline - 1) == '\n')
+		if (w->last_newline <= w->segment_start) {
+			w->last_newline = 0; /* the line began before this segment */
+			break;
+		}
+		if (IW_AT(w, w->last_newline - 1) == '\n')
 			break;
 		w->last_newline--;
 	}
