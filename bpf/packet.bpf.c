@@ -28,6 +28,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct iw_routes routes = {}; /* FNV-1a of each route's path by id; 0 = unused */
 struct iw_edges gap_edges = {}; /* upper edges of the gap histograms; not const: passed to global functions */
 const volatile iw_u32 trace_deliveries = 0;
+const volatile iw_u64 partial_interval_ns = 0; /* where no iterator works: active streams report this often */
 const volatile iw_u32 abi_version = IW_ABI_VERSION;
 
 /* ---- Maps ---- */
@@ -498,6 +499,13 @@ static __always_inline void open_window(struct iw_window *w, iw_u32 direction, i
 	w->feed_bad = 0;
 }
 
+/* TTFT is known: it is reported at once. */
+static __always_inline void first_chunk(struct iw_flow *f)
+{
+	f->record.request.head.flags |= IW_REQ_FIRST_SENT;
+	write_record(f, IW_REC_PARTIAL);
+}
+
 /* What a run of windows brought to the current request. */
 static __always_inline void close_window(struct iw_flow *f, struct iw_window *w)
 {
@@ -513,10 +521,11 @@ static __always_inline void close_window(struct iw_flow *f, struct iw_window *w)
 	if (trace_deliveries)
 		trace(f, w->chunks, f->record.conn.role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED,
 		      r->last_content_ns);
-	if (f->record.conn.role == IW_ROLE_CLIENT && !(r->head.flags & IW_REQ_FIRST_SENT)) {
-		r->head.flags |= IW_REQ_FIRST_SENT;
+	if (f->record.conn.role == IW_ROLE_CLIENT && !(r->head.flags & IW_REQ_FIRST_SENT))
+		first_chunk(f);
+	else if (partial_interval_ns && w->now_ns - f->record.header.time_ns > partial_interval_ns &&
+		 r->head.flags & IW_REQ_FIRST_SENT)
 		write_record(f, IW_REC_PARTIAL);
-	}
 }
 
 /* ---- Segments that have to wait ---- */
@@ -900,10 +909,8 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 
 			if (trace_deliveries)
 				trace(f, (iw_u32)covered, IW_VIEW_DELIVERED, now_ns);
-			if (!(r->head.flags & IW_REQ_FIRST_SENT)) {
-				r->head.flags |= IW_REQ_FIRST_SENT;
-				write_record(f, IW_REC_PARTIAL);
-			}
+			if (!(r->head.flags & IW_REQ_FIRST_SENT))
+				first_chunk(f);
 		}
 		if (f->finish)
 			emit(f);
@@ -1517,13 +1524,36 @@ int BPF_PROG(tp_btf__tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* ---- Requests that are open now ---- */
+/* ---- Requests that are open now: first rung by map, second by every process' files (a socket may come twice) ---- */
 
 SEC("iter/bpf_sk_storage_map")
 int iter__flows(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct iw_flow *f = ctx->value;
 
+	if (!f || f->live != 1)
+		return 0;
+	bpf_seq_write(ctx->meta->seq, &f->record, sizeof(f->record));
+	return 0;
+}
+
+SEC("iter/task_file")
+int iter__task_file(struct bpf_iter__task_file *ctx)
+{
+	struct file *file = ctx->file;
+	struct socket *socket;
+	struct sock *sk;
+	struct iw_flow *f;
+
+	if (!file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = socket->sk;
+	if (!sk)
+		return 0;
+	f = bpf_sk_storage_get(&flows, sk, 0, 0);
 	if (!f || f->live != 1)
 		return 0;
 	bpf_seq_write(ctx->meta->seq, &f->record, sizeof(f->record));

@@ -100,6 +100,20 @@ struct bpf_iter__bpf_sk_storage_map {
 	void *value;
 };
 
+struct file;
+struct task_struct;
+
+struct socket {
+	struct sock *sk;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
 #pragma clang attribute pop
 
 /* include/net/tcp_states.h */
