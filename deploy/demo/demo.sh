@@ -236,7 +236,7 @@ start_gateway() {
 start_agent() {
   say "agent: $agent, loading its programs"
   : >"$records"
-  start agent "$agent" agent --listen 127.0.0.1:0 --records "$records"
+  start agent "$agent" agent --listen 127.0.0.1:0 --socket "$work/agent.sock" --records "$records"
   agent_pid=$started
   await_ready agent "$agent_pid" err 30 || die "the agent was not ready within 30 s"
   say "agent: ready"
