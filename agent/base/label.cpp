@@ -13,9 +13,7 @@ struct CodePoint {
   bool allowed;       // well-formed and not a control character
 };
 
-unsigned byte_at(std::string_view text, std::size_t at) {
-  return static_cast<unsigned char>(text[at]);
-}
+unsigned byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
 // The first code point of `text` (not empty). Table 3-7 of the Unicode standard: which second bytes are well-formed
 // depends on the first; all later bytes are 80..BF.
@@ -51,17 +49,19 @@ CodePoint first_code_point(std::string_view text) {
 
 }  // namespace
 
-std::string sanitize_label(std::string_view raw) {
+std::string sanitize_text(std::string_view raw, std::size_t bytes_max) {
   std::string clean;
   while (!raw.empty()) {
     const CodePoint next = first_code_point(raw);
     const std::string_view piece = next.allowed ? raw.substr(0, next.bytes) : kReplacement;
-    if (clean.size() + piece.size() > kLabelBytesMax) break;
+    if (clean.size() + piece.size() > bytes_max) break;
     clean += piece;
     raw.remove_prefix(next.bytes);
   }
   return clean;
 }
+
+std::string sanitize_label(std::string_view raw) { return sanitize_text(raw, kLabelBytesMax); }
 
 bool is_clean_label(std::string_view raw) {
   if (raw.size() > kLabelBytesMax) return false;

@@ -11,9 +11,12 @@ namespace inferwire::base {
 
 inline constexpr std::size_t kLabelBytesMax = 128;
 
-// Valid UTF-8 (RFC 3629: no surrogates, nothing overlong, at most U+10FFFF), no control characters (C0, DEL, C1),
-// at most kLabelBytesMax bytes, cut on a code point. What is not allowed becomes U+FFFD, one for each maximal
-// ill-formed part. Idempotent.
+// Valid UTF-8 (RFC 3629: no surrogates, nothing overlong, at most U+10FFFF), no control characters (C0, DEL, C1: they
+// can drive a terminal), at most `bytes_max` bytes, cut on a code point. What is not allowed becomes U+FFFD, one for
+// each maximal ill-formed part. Idempotent.
+std::string sanitize_text(std::string_view raw, std::size_t bytes_max);
+
+// sanitize_text with at most kLabelBytesMax bytes.
 std::string sanitize_label(std::string_view raw);
 
 // True if sanitize_label would return `raw` unchanged. No allocation.

@@ -9,10 +9,13 @@
 #include <set>
 #include <string>
 
+#include "agent/base/label.h"
+
 namespace inferwire::base {
 namespace {
 
 constexpr std::size_t kOnceKeysMax = 1024;
+constexpr std::size_t kLineBytesMax = 4096;
 
 // Never destroyed: threads may log while the process exits.
 spdlog::logger& logger() {
@@ -49,21 +52,9 @@ OnceKeys& once_keys() {
   return instance;
 }
 
-// One log line stays one line, whatever a name from the wire or an errno text contains.
-std::string printable(std::string_view message) {
-  std::string line(message);
-  for (char& c : line) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) c = ' ';
-  }
-  return line;
-}
-
 }  // namespace
 
-void set_log_level(LogLevel level) {
-  logger().set_level(to_spdlog(level));
-}
+void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
 
 std::optional<LogLevel> parse_log_level(std::string_view name) {
   if (name == "debug") return LogLevel::kDebug;
@@ -76,7 +67,7 @@ std::optional<LogLevel> parse_log_level(std::string_view name) {
 void log(LogLevel level, std::string_view message) {
   const auto spdlog_level = to_spdlog(level);
   if (!logger().should_log(spdlog_level)) return;
-  logger().log(spdlog_level, printable(message));
+  logger().log(spdlog_level, sanitize_text(message, kLineBytesMax));
 }
 
 bool log_once(LogLevel level, std::string_view key, std::string_view message) {

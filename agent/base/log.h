@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines on standard error. Thread-safe. What a line says about the outside world is sanitised: no control characters
-// from the wire reach a terminal.
+// Lines on standard error. Thread-safe. A message stays one line of at most 4096 bytes, without control characters:
+// names from the wire do not reach a terminal as they are.
 #pragma once
 
 #include <optional>
@@ -18,18 +18,10 @@ std::optional<LogLevel> parse_log_level(std::string_view name);
 
 void log(LogLevel level, std::string_view message);
 
-inline void log_debug(std::string_view message) {
-  log(LogLevel::kDebug, message);
-}
-inline void log_info(std::string_view message) {
-  log(LogLevel::kInfo, message);
-}
-inline void log_warn(std::string_view message) {
-  log(LogLevel::kWarn, message);
-}
-inline void log_error(std::string_view message) {
-  log(LogLevel::kError, message);
-}
+inline void log_debug(std::string_view message) { log(LogLevel::kDebug, message); }
+inline void log_info(std::string_view message) { log(LogLevel::kInfo, message); }
+inline void log_warn(std::string_view message) { log(LogLevel::kWarn, message); }
+inline void log_error(std::string_view message) { log(LogLevel::kError, message); }
 
 // For degraded states, which are said once and exported as a metric: the first call with `key` logs and returns
 // true, later ones do nothing. At most 1024 keys are remembered; further ones never log.

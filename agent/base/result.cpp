@@ -17,8 +17,6 @@ tl::unexpected<Error> fail(std::string_view what, std::string_view on, std::stri
   return tl::unexpected<Error>(Error{std::string(what), std::string(on), std::string(why), std::string(fix)});
 }
 
-std::string errno_text(int error_number) {
-  return std::generic_category().message(error_number);
-}
+std::string errno_text(int error_number) { return std::generic_category().message(error_number); }
 
 }  // namespace inferwire::base

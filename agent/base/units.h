@@ -24,8 +24,6 @@ constexpr MonotonicTime monotonic_from_ns(std::uint64_t ns) {
 }
 
 // Base unit of exported metrics.
-constexpr double to_seconds(Nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
+constexpr double to_seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace inferwire::base

@@ -41,13 +41,9 @@ static_assert(rows_keep_the_rules());
 
 }  // namespace
 
-std::span<const Family> catalogue() {
-  return kFamilies;
-}
+std::span<const Family> catalogue() { return kFamilies; }
 
-const Family& family_of(FamilyId id) {
-  return kFamilies[static_cast<std::size_t>(id)];
-}
+const Family& family_of(FamilyId id) { return kFamilies[static_cast<std::size_t>(id)]; }
 
 std::string_view type_name(MetricType type) {
   switch (type) {

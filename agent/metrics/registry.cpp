@@ -84,21 +84,13 @@ Registry::Registry(RegistryOptions options) : options_(std::move(options)) {
 
 Registry::~Registry() = default;
 
-Registry::FamilyState& Registry::state(FamilyId id) {
-  return families_[static_cast<std::size_t>(id)];
-}
+Registry::FamilyState& Registry::state(FamilyId id) { return families_[static_cast<std::size_t>(id)]; }
 
-std::span<const double> Registry::edges(FamilyId id) const {
-  return edges(family_of(id).edges);
-}
+std::span<const double> Registry::edges(FamilyId id) const { return edges(family_of(id).edges); }
 
-std::span<const double> Registry::edges(EdgesId id) const {
-  return *edges_[static_cast<std::size_t>(id)];
-}
+std::span<const double> Registry::edges(EdgesId id) const { return *edges_[static_cast<std::size_t>(id)]; }
 
-std::size_t Registry::series(FamilyId id) const {
-  return families_[static_cast<std::size_t>(id)].series.size();
-}
+std::size_t Registry::series(FamilyId id) const { return families_[static_cast<std::size_t>(id)].series.size(); }
 
 bool Registry::reject_unless(bool good, FamilyState& family) {
   if (!good) ++family.rejected;

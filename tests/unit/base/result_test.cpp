@@ -29,13 +29,9 @@ TEST(Result, EmptyPartsLeaveNoPunctuation) {
   EXPECT_EQ((Error{"start", "", "no rights", ""}).to_string(), "cannot start: no rights");
 }
 
-TEST(Result, ErrnoHasItsUsualText) {
-  EXPECT_EQ(errno_text(EADDRINUSE), "Address already in use");
-}
+TEST(Result, ErrnoHasItsUsualText) { EXPECT_EQ(errno_text(EADDRINUSE), "Address already in use"); }
 
-TEST(Check, ABrokenInvariantAbortsWithItsText) {
-  EXPECT_DEATH(IW_CHECK(1 + 1 == 3), "broken invariant: 1 \\+ 1 == 3");
-}
+TEST(Check, ABrokenInvariantAbortsWithItsText) { EXPECT_DEATH(IW_CHECK(1 + 1 == 3), "broken invariant: 1 \\+ 1 == 3"); }
 
 }  // namespace
 }  // namespace inferwire::base
