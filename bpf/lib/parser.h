@@ -90,6 +90,8 @@ IW_GLOBAL int iw_text(struct iw_flow *f, struct iw_window *w, iw_u32 pos_and_whi
 		else
 			f->record.request.finish_reason[i & 15] = (char)c;
 	}
+	if (which == IW_TEXT_FINISH)
+		f->record.request.finish_reason[i & 15] = 0; /* a longer one may have been there */
 	return 0;
 }
 
@@ -254,7 +256,8 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 	case 'n':
 		if (k == IW_WORD('h', '_', 'r', 'e', 'a', 's', 'o', 'n') || k == IW_WORD('e', '_', 'r', 'e', 'a', 's', 'o', 'n') ||
 		    k == IW_WORD('p', '_', 'r', 'e', 'a', 's', 'o', 'n')) {
-			if (IW_HAS_TEXT)
+			/* Beside a finish_reason, stop_reason says which stop string it was. */
+			if (IW_HAS_TEXT && !((iw_u8)k == 'p' && r->finish_reason[0]))
 				iw_text(f, w, IW_TEXT_FINISH << 16 | ((v + 1) & 0xffff));
 		} else if (k == IW_WORD('i', 'a', 'l', '_', 'j', 's', 'o', 'n')) {
 			if (IW_HAS_TEXT)
