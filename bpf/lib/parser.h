@@ -40,6 +40,8 @@ IW_GLOBAL iw_u64 iw_number(struct iw_window *w, iw_u32 pos, iw_u32 scale)
 	for (i = 0; i < 24; i++) {
 		iw_u8 c = IW_AT(w, pos + i);
 
+		if (pos + i >= w->segment_end)
+			break;
 		if (c == ' ' && !digits)
 			continue;
 		if (c == '.' && digits && !fraction) {
