@@ -568,6 +568,11 @@ IW_GLOBAL int iw_head_done(struct iw_flow *f, struct iw_window *w)
 		return 0;
 	}
 	if (flags & IW_HEAD_SKIP) {
+		/* A 1xx is not the response: its marks go. */
+		r->response_ns = 0;
+		r->response_handed_ns = 0;
+		r->response_delivered_ns = 0;
+		r->response_seq = 0;
 		p->state = IW_P_START;
 		return 0;
 	}
