@@ -581,6 +581,7 @@ IW_GLOBAL int iw_head_done(struct iw_flow *f, struct iw_window *w)
 		r->head.flags |= IW_REQ_UPGRADED;
 		p->state = IW_P_DEAD;
 		p->format = IW_FORMAT_SKIP;
+		iw_parser_of(f, iw_request_direction(f))->state = IW_P_DEAD;
 		return 0;
 	}
 	if (!(r->head.flags & IW_REQ_REQUEST_DONE))
