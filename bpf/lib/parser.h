@@ -699,7 +699,7 @@ IW_GLOBAL int iw_body_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 	head = 0;
 	if (p->line_kind == IW_LINE_DATA) {
 		p->event |= IW_EV_DATA;
-		if (end - start <= IW_CARRY && end - start >= 11) {
+		if (q - start < IW_CARRY && end - start >= 11) { /* else start may lie inside the line */
 			iw_u32 v = start + 5;
 
 			if (IW_AT(w, v) == ' ')
@@ -710,7 +710,7 @@ IW_GLOBAL int iw_body_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 		}
 	} else if (p->line_kind == IW_LINE_COMMENT) {
 		p->event |= IW_EV_COMMENT;
-	} else if (p->line_kind == IW_LINE_EVENT && end - start <= IW_CARRY) {
+	} else if (p->line_kind == IW_LINE_EVENT && q - start < IW_CARRY) {
 		iw_u32 v = start + 6;
 
 		if (IW_AT(w, v) == ' ')
