@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cli/top.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "agent/base/handle.h"
+#include "agent/cli/show_groups.h"
+#include "agent/cli/show_records.h"
+#include "agent/cli/show_render.h"
+
+namespace inferwire::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kPatienceMs = 5000;
+constexpr std::size_t kAnswerBytesMax = 64u << 20;
+constexpr std::chrono::seconds kInterval{2};
+
+std::string text_of(const Json& object, const char* name, const Style& style) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_string()) return {};
+  return safe_text(found->get<std::string>(), style.utf8);
+}
+
+OptionalNumber number_of(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number_unsigned()) return std::nullopt;
+  return found->get<std::uint64_t>();
+}
+
+std::string ms_or_dash(const OptionalNumber& ns) { return ns ? ms_text(*ns) : "-"; }
+
+std::string seconds_text(std::uint64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(ns) / 1e9);
+  return text;
+}
+
+std::string who_of(const Json& open, const Style& style) {
+  const std::string workload = text_of(open, "workload", style);
+  const std::string name = workload.empty() ? text_of(open, "comm", style) : workload;
+  const std::string name_space = text_of(open, "namespace", style);
+  return name_space.empty() ? name : name_space + "/" + name;
+}
+
+std::string open_table(const Json& open, const Style& style) {
+  Table table({{"age s", true},
+               {"role"},
+               {"who"},
+               {"route", false, 8},
+               {"model", false, 7},
+               {"phase"},
+               {"TTFT ms", true, 3},
+               {"chunks", true},
+               {"chunks/s", true, 2},
+               {"gap ms", true, 4},
+               {"gap max ms", true, 1},
+               {"silent ms", true},
+               {"remote", false, 9}});
+  for (const Json& request : open) {
+    if (!request.is_object()) continue;
+    const auto rate = request.find("chunks_per_s");
+    char rate_text[32] = "-";
+    if (rate != request.end() && rate->is_number()) {
+      std::snprintf(rate_text, sizeof rate_text, "%.1f", rate->get<double>());
+    }
+    const OptionalNumber chunks = number_of(request, "chunks");
+    table.add_row({seconds_text(number_of(request, "age_ns").value_or(0)), text_of(request, "role", style),
+                   shorten(who_of(request, style), 24, style.utf8),
+                   shorten(text_of(request, "route", style), 32, style.utf8),
+                   shorten(text_of(request, "model", style), 24, style.utf8), text_of(request, "phase", style),
+                   ms_or_dash(number_of(request, "ttft_ns")), chunks ? std::to_string(*chunks) : "-", rate_text,
+                   ms_or_dash(number_of(request, "recent_gap_ns")), ms_or_dash(number_of(request, "gap_max_ns")),
+                   ms_or_dash(number_of(request, "silence_ns")), text_of(request, "remote", style)});
+  }
+  return table.to_string(style);
+}
+
+// Records as the table of `show`, in the order given.
+std::string worst_table(const Json& records, const Style& style) {
+  std::vector<ShownRequest> requests;
+  for (const Json& record : records) {
+    ShownRequest request;
+    std::string type;
+    std::string why;
+    if (parse_record(record.dump(-1, ' ', false, Json::error_handler_t::replace), request, type, why)) {
+      requests.push_back(std::move(request));
+    }
+  }
+  std::vector<Exchange> rows;
+  for (const ShownRequest& request : requests) rows.push_back({{{&request, 0, {}}}});
+  return rows.empty() ? "  none\n" : render_table(rows, style);
+}
+
+const Json* array_in(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_array() ? &*found : nullptr;
+}
+
+}  // namespace
+
+base::Result<std::string> render_top(std::string_view json, const Style& style) {
+  const Json top = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json* open = top.is_object() ? array_in(top, "open") : nullptr;
+  if (open == nullptr || text_of(top, "type", style) != "top") {
+    return base::fail("read", "the agent's answer", "it is no answer to `top`", "use the same version of both");
+  }
+  std::string text = style.bold("open requests: " + std::to_string(number_of(top, "open_requests").value_or(0)) +
+                                ", of these streams: " + std::to_string(number_of(top, "open_streams").value_or(0))) +
+                     "\n";
+  if (!open->empty()) text += open_table(*open, style);
+  const std::uint64_t omitted = number_of(top, "open_omitted").value_or(0);
+  if (omitted != 0) text += "  and " + std::to_string(omitted) + " more, silent for less long\n";
+
+  const auto minute = top.find("last_minute");
+  if (minute == top.end() || !minute->is_object()) return text;
+  text += "\n" +
+          style.bold("finished in the last minute: " + std::to_string(number_of(*minute, "finished").value_or(0))) +
+          "\n";
+  if (const Json* worst = array_in(*minute, "worst_ttft")) {
+    text += "\n" + style.bold("longest TTFT (user view)") + "\n" + worst_table(*worst, style);
+  }
+  if (const Json* worst = array_in(*minute, "worst_gap")) {
+    text += "\n" + style.bold("longest gap") + "\n" + worst_table(*worst, style);
+  }
+  return text;
+}
+
+base::Result<std::string> ask_agent(const std::string& socket_path, std::string_view request) {
+  const auto failed = [&](std::string_view why, std::string_view fix) {
+    return base::fail("ask the agent at", socket_path, why, fix);
+  };
+  constexpr std::string_view kStart = "start `inferwire agent`, run this as the same user (root), or pass --socket";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path.size() >= sizeof address.sun_path) return failed("the path is too long for a socket", kStart);
+  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size() + 1);
+
+  const base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return failed(base::errno_text(errno), "");
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return failed(base::errno_text(errno), kStart);
+  }
+  const std::string line = std::string(request) + "\n";
+  if (send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+    return failed(base::errno_text(errno), kStart);
+  }
+
+  std::string answer;
+  char buffer[65536];
+  for (;;) {
+    pollfd waiting{fd.get(), POLLIN, 0};
+    const int ready = poll(&waiting, 1, kPatienceMs);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return failed("no answer within 5 s", "look at the agent's log");
+    const ssize_t got = recv(fd.get(), buffer, sizeof buffer, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed(base::errno_text(errno), "look at the agent's log");
+    if (got == 0) break;
+    answer.append(buffer, static_cast<std::size_t>(got));
+    if (answer.size() > kAnswerBytesMax) return failed("the answer does not end", "look at the agent's log");
+  }
+  while (answer.ends_with('\n')) answer.pop_back();
+  if (answer.empty()) return failed("it closed the connection without an answer", "look at the agent's log");
+  return answer;
+}
+
+int top_main(const TopOptions& options) {
+  const Style style = style_for(this_terminal(), options.color, options.ascii);
+  for (;;) {
+    const base::Result<std::string> answer = ask_agent(options.socket_path, "top");
+    const base::Result<std::string> screen = !answer || options.json ? answer : render_top(*answer, style);
+    if (!screen) {
+      std::cerr << "inferwire top: " << safe_text(screen.error().to_string(), false) << "\n";
+      return 1;
+    }
+    if (!options.once && !options.json && style.color) std::cout << "\033[H\033[2J";
+    std::cout << *screen << (options.json ? "\n" : "") << std::flush;
+    if (options.once || !std::cout) return 0;
+    std::this_thread::sleep_for(kInterval);
+  }
+}
+
+}  // namespace inferwire::cli
