@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays scenarios while the agent watches, and gathers what all three saw of each."""
+
+import dataclasses
+import os
+import unittest
+
+from . import clients, join
+from .agent import Agent
+from .build import agent_binary
+from .clock import realtime_offset_ns
+
+MS = 1_000_000
+# The long variants: $INFERWIRE_FULL=1.
+FULL = os.environ.get("INFERWIRE_FULL", "") not in ("", "0")
+
+
+@dataclasses.dataclass
+class Seen:
+    """One request: what was asked for, both logs, and the agent's records by role."""
+    scenario: object
+    server_line: dict
+    client_line: dict
+    records: dict
+    unix_offset_ns: int
+
+    def _record(self, role):
+        if role not in self.records:
+            raise AssertionError(f"{self.client_line['tag']}: no record of the {role} role")
+        return self.records[role]
+
+    @property
+    def server(self):
+        return self._record("server")
+
+    @property
+    def client(self):
+        return self._record("client")
+
+    def problems(self, role):
+        """What is not as the scenario says, as sentences."""
+        if role not in self.records:
+            return [f"no record of the {role} role"]
+        return join.exact_problems(self.records[role], self.scenario.expected(), self.server_line)
+
+    def first_write_ns(self, kinds=join.CHUNK_KINDS):
+        """When the first event of these kinds was about to be written."""
+        return next(before for before, _, written in self.server_line["steps"] if set(written) & set(kinds))
+
+    def ttft_of_log_ns(self):
+        return self.first_write_ns() - self.server_line["request_read_ns"]
+
+
+def require_agent():
+    """Skips the calling module where the agent cannot run."""
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("needs root: loads kernel programs")
+    if agent_binary() is None:
+        raise unittest.SkipTest("inferwire is not built")
+
+
+def start_agent(**options):
+    """For setUpModule: the agent, stopped by the module's clean-up, which also checks that it ended well."""
+    require_agent()
+    agent = Agent(**options)
+    unittest.addModuleCleanup(agent.close)
+    return agent
+
+
+def gather(agent, scenarios, server, client_lines, *, roles=("server", "client"), timeout_s=15):
+    """Joins logs and records of requests that have ended; {tag: Seen}. Missing records are left out of `records`."""
+    server_lines = {line["tag"]: line for line in server.log(requests=len(client_lines))}
+    keys = {(role, tag): (role, client_lines[tag]["local_port"], server_lines[tag]["local_port"],
+                          client_lines[tag]["ordinal"]) for tag in client_lines for role in roles}
+
+    def all_there(records):
+        index = join.index_records(records)
+        return all(key in index for key in keys.values()) and index
+    index = agent.wait_for(all_there, timeout_s) or join.index_records(agent.records())
+    offset = realtime_offset_ns()
+    result = {}
+    for tag, line in client_lines.items():
+        found = {role: index.get(keys[role, tag], []) for role in roles}
+        for role, records in found.items():
+            if len(records) > 1:
+                raise AssertionError(f"{tag}: {len(records)} final records of the {role} role")
+        result[tag] = Seen(scenarios[tag], server_lines[tag], line,
+                           {role: records[0] for role, records in found.items() if records}, offset)
+    return result
+
+
+def play(agent, server, scenarios, *, netns=None, kind="cpp", request_options=None, roles=("server", "client"), **options):
+    """Each scenario on a connection of its own, all at once; {name: Seen}.
+
+    `request_options` and `options` go into each planned request and connection (clients/main.cpp).
+    """
+    plan = [clients.connection(server.host, server.port, [clients.request(name, one, **(request_options or {}))], **options)
+            for name, one in scenarios.items()]
+    lines = clients.run_plan(plan, kind=kind, netns=netns)
+    return gather(agent, scenarios, server, lines, roles=roles)
