@@ -181,6 +181,9 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 		} else if (k == IW_WORD('t', 'e', 'd', '_', 't', 'e', 'x', 't')) {
 			if (ch == '"')
 				event = IW_EV_END;
+		} else if (k == IW_WORD('t', '_', 'o', 'u', 't', 'p', 'u', 't')) {
+			if (IW_HAS_TEXT && IW_AT(w, c - 13) == '"')
+				event = IW_EV_CONTENT; /* Triton: text_output */
 		} else if ((k & IW_LAST(7)) == IW_WORD(0, '"', 'o', 'b', 'j', 'e', 'c', 't')) {
 			if (ch == '"' && (IW_LOAD(w, v + 1) & IW_FIRST(6)) == IW_WORD('e', 'r', 'r', 'o', 'r', '"', 0, 0))
 				event = IW_EV_ERROR;
@@ -213,11 +216,23 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 		} else if ((k & IW_LAST(6)) == IW_WORD(0, 0, '"', 'u', 's', 'a', 'g', 'e')) {
 			if (ch == '{')
 				event = IW_EV_USAGE;
+		} else if (k == IW_WORD('d', 'e', 'l', '_', 'n', 'a', 'm', 'e')) {
+			if (ch == '"' && IW_AT(w, c - 12) == '"' && !r->model[0])
+				iw_text(f, w, IW_TEXT_MODEL << 16 | ((v + 1) & 0xffff));
+		}
+		break;
+	case 'h':
+		if (k == IW_WORD('t', '_', 'l', 'e', 'n', 'g', 't', 'h')) {
+			n = iw_number(w, v, 1); /* TGI: input_length */
+			if (n < ~0u && IW_AT(w, c - 14) == '"' && IW_AT(w, c - 13) == 'i')
+				r->tokens_input = (iw_u32)n;
 		}
 		break;
 	case 'l':
 		if ((k & IW_LAST(6)) == IW_WORD(0, 0, '"', 'm', 'o', 'd', 'e', 'l') && ch == '"' && !r->model[0])
 			iw_text(f, w, IW_TEXT_MODEL << 16 | ((v + 1) & 0xffff));
+		else if (k == IW_WORD('i', 'o', 'n', '_', 'c', 'a', 'l', 'l') && ch == '{')
+			event = IW_EV_TOOL; /* function_call, the older form of tool_calls */
 		break;
 	case 'd':
 		if ((k & IW_LAST(3)) == IW_WORD(0, 0, 0, 0, 0, '"', 'i', 'd') && ch == '"' && !r->response_id[0])
@@ -237,6 +252,10 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 				else if (IW_AT(w, c - 15) == '"' && IW_AT(w, c - 14) == 'o')
 					r->tokens_output = (iw_u32)n;
 			}
+		} else if (k == IW_WORD('d', '_', 't', 'o', 'k', 'e', 'n', 's')) {
+			n = iw_number(w, v, 1); /* TGI: generated_tokens */
+			if (n < ~0u && IW_AT(w, c - 18) == '"' && IW_AT(w, c - 17) == 'g')
+				r->tokens_output = (iw_u32)n;
 		} else if (k == IW_WORD('n', '_', 't', 'o', 'k', 'e', 'n', 's')) {
 			n = iw_number(w, v, 1);
 			if (n < ~0u && IW_AT(w, c - 19) == '"' && IW_AT(w, c - 18) == 'c')
