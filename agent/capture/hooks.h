@@ -66,6 +66,7 @@ std::optional<std::string> unknown_deny_word(const std::vector<std::string>& den
 // What is known of one entry of kHooks.
 struct HookState {
   bool chosen = false;
+  bool loads = false;    // it did, when it was tried
   std::string unusable;  // why not: "denied by configuration", the verifier's or the kernel's words; empty if usable
 };
 

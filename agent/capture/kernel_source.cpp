@@ -12,7 +12,7 @@
 
 #include "agent/base/handle.h"
 #include "agent/capture/environment.h"
-#include "packet.skel.h"
+#include "agent/capture/packet_skeleton.h"
 
 namespace inferwire::capture {
 namespace {

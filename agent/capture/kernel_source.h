@@ -23,6 +23,9 @@ class KernelSource final : public RecordSource {
   std::vector<ProgramRun> program_runs() override;
   std::uint64_t malformed_records() const override { return malformed_; }
 
+  // No new records from here on; what is there can still be read.
+  void stop() { programs_.detach(); }
+
   const HookStates& states() const { return programs_.states(); }
 
  private:

@@ -14,8 +14,8 @@
 #include <sstream>
 
 #include "agent/base/log.h"
+#include "agent/capture/packet_skeleton.h"
 #include "inferwire/event_abi.h"
-#include "packet.skel.h"
 
 namespace inferwire::capture {
 namespace {
@@ -66,6 +66,11 @@ class LibbpfLog {
 };
 LibbpfLog* LibbpfLog::current_ = nullptr;
 
+// The routes that are one path; those with '*' are found by code.
+#define IW_ROUTE_ROW(id, path) {id, path},
+constexpr std::pair<std::uint32_t, std::string_view> kAllRoutes[] = {IW_ROUTES(IW_ROUTE_ROW)};
+#undef IW_ROUTE_ROW
+
 bpf_program* find_program(packet_bpf* skeleton, std::string_view name) {
   return bpf_object__find_program_by_name(skeleton->obj, std::string(name).c_str());
 }
@@ -82,18 +87,21 @@ base::Result<packet_bpf*> open_object(const ProgramOptions& options, const std::
     if (bpf_program* chosen = find_program(skeleton, kHooks[i].program)) bpf_program__set_autoload(chosen, wanted[i]);
   }
 
-  const std::size_t edges = std::min<std::size_t>(options.gap_edges_ns.size(), IW_GAP_EDGES_MAX);
-  for (std::size_t i = 0; i < edges; ++i) skeleton->rodata->gap_edges_ns[i] = options.gap_edges_ns[i];
-  skeleton->rodata->gap_edge_count = static_cast<std::uint32_t>(edges);
-  skeleton->rodata->trace_deliveries = options.trace_deliveries ? 1 : 0;
-  const std::size_t routes = std::min<std::size_t>(options.routes.size(), std::size(skeleton->rodata->configured_routes));
-  for (std::size_t i = 0; i < routes; ++i) {
-    auto& room = skeleton->rodata->configured_routes[i];
-    const std::size_t length = std::min(options.routes[i].size(), sizeof room - 1);
-    std::memcpy(room, options.routes[i].data(), length);
-    room[length] = '\0';
+  if (skeleton->rodata->abi_version != IW_ABI_VERSION) {
+    packet_bpf__destroy(skeleton);
+    return base::fail(kWhat, "", "programs and agent speak different versions of the record layout", "build both anew");
   }
-  skeleton->rodata->configured_route_count = static_cast<std::uint32_t>(routes);
+  const std::size_t edges = std::min<std::size_t>(options.gap_edges_ns.size(), IW_GAP_EDGES_MAX);
+  std::copy_n(options.gap_edges_ns.begin(), edges, skeleton->bss->gap_edges.le_ns);
+  skeleton->bss->gap_edges.count = static_cast<std::uint32_t>(edges);
+  skeleton->rodata->trace_deliveries = options.trace_deliveries ? 1 : 0;
+  for (const auto& [id, path] : kAllRoutes) {
+    if (path.find('*') == std::string_view::npos) skeleton->rodata->routes.hash[id] = route_hash(path);
+  }
+  const std::size_t routes = std::min<std::size_t>(options.routes.size(), IW_ROUTE_MAX - IW_ROUTE_CONFIGURED);
+  for (std::size_t i = 0; i < routes; ++i) {
+    skeleton->rodata->routes.hash[IW_ROUTE_CONFIGURED + i] = route_hash(options.routes[i]);
+  }
   bpf_map__set_max_entries(skeleton->maps.records,
                            ring_buffer_size(options.ringbuf_bytes, static_cast<std::uint32_t>(getpagesize())));
   return skeleton;
@@ -134,6 +142,12 @@ struct PacketPrograms::Links {
 std::uint32_t ring_buffer_size(std::uint32_t bytes, std::uint32_t page_bytes) {
   constexpr std::uint32_t kMost = 1u << 30;
   return std::bit_ceil(std::clamp(bytes, page_bytes, kMost));
+}
+
+std::uint64_t route_hash(std::string_view path) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : path) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return hash;
 }
 
 std::string load_failure_reason(std::string_view log) {
@@ -197,6 +211,7 @@ base::Result<void> PacketPrograms::try_once(int cgroup_fd, const ProgramOptions&
     for (std::size_t i = 0; i < kHooks.size(); ++i) {
       if (!wanted[i]) continue;
       states_[i].unusable = try_alone(options, i);
+      states_[i].loads = states_[i].unusable.empty();
       again |= !states_[i].unusable.empty();
     }
     if (again) return {};
@@ -208,6 +223,7 @@ base::Result<void> PacketPrograms::try_once(int cgroup_fd, const ProgramOptions&
   LibbpfLog quiet;
   for (std::size_t i = 0; i < kHooks.size(); ++i) {
     if (!wanted[i]) continue;
+    states_[i].loads = true;
     links_->links[i] = attach(skeleton_.get(), kHooks[i], find_program(skeleton_.get(), kHooks[i].program), cgroup_fd);
     if (links_->links[i] == nullptr) {
       states_[i].unusable = "loads, but cannot be attached: " + base::errno_text(errno);
@@ -249,6 +265,12 @@ HookStates PacketPrograms::probe(int cgroup_fd, const ProgramOptions& options) {
     choose(programs.states_);
   }
   return programs.states_;
+}
+
+void PacketPrograms::detach() {
+  for (std::size_t i = 0; i < kHooks.size(); ++i) {
+    if (kHooks[i].rung() != "iter") links_->links[i].reset();
+  }
 }
 
 int PacketPrograms::open_requests_link() const {

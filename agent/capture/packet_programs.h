@@ -27,6 +27,9 @@ struct ProgramOptions {
 // Size that the kernel accepts for a ring buffer of at least `bytes`.
 std::uint32_t ring_buffer_size(std::uint32_t bytes, std::uint32_t page_bytes);
 
+// FNV-1a of a route's path, as the kernel programs compute it (parser.h, iw_path_hash).
+std::uint64_t route_hash(std::string_view path);
+
 // From what libbpf printed while an object failed to load, the line that says why: the verifier's last words, else
 // libbpf's own first warning.
 std::string load_failure_reason(std::string_view log);
@@ -44,6 +47,9 @@ class PacketPrograms {
   PacketPrograms(PacketPrograms&&) noexcept;
   PacketPrograms& operator=(PacketPrograms&&) noexcept;
   ~PacketPrograms();
+
+  // Takes the programs off their hooks; maps, and the walk over open requests, stay.
+  void detach();
 
   const HookStates& states() const { return states_; }
   packet_bpf* skeleton() const { return skeleton_.get(); }

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// `inferwire doctor`: what works with this kernel and these rights, hook by hook, and how to mend what does not.
+#pragma once
+
+#include <string>
+
+namespace inferwire::cli {
+
+struct DoctorOptions {
+  std::string host_root = "/";
+  std::string cgroup_root;
+  bool json = false;
+};
+
+// Prints a report. Returns 0 if all that the agent needs works, else 1.
+int run_doctor(const DoctorOptions& options);
+
+}  // namespace inferwire::cli
