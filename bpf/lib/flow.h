@@ -57,6 +57,36 @@ IW_GLOBAL int iw_request_clear(struct iw_flow *f)
 	return 0;
 }
 
+/* When the byte before seq was handed to TCP: at its transmission, or earlier if it waited in the send queue. */
+IW_INLINE iw_u64 iw_handed(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
+{
+	iw_u64 found = 0;
+	iw_u32 i;
+
+	for (i = 0; i < IW_SENDS; i++) { /* newest first: the oldest call that reached seq wins */
+		struct iw_send *s = &f->sends[(f->sends_head - 1 - i) & (IW_SENDS - 1)];
+
+		if (!s->time_ns || !iw_reached(s->seq, seq))
+			break;
+		found = s->time_ns;
+	}
+	return found && found < now_ns ? found : now_ns;
+}
+
+/* The response's last byte is before seq. */
+IW_INLINE void iw_response_over(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
+{
+	struct iw_request *r = &f->record.request;
+
+	iw_parser_of(f, !iw_request_direction(f))->state = IW_P_START;
+	r->end_seq = seq;
+	r->end_ns = now_ns;
+	r->activity_ns = now_ns;
+	if (!r->end_handed_ns)
+		r->end_handed_ns = f->record.conn.role == IW_ROLE_SERVER ? iw_handed(f, seq, now_ns) : now_ns;
+	r->head.flags |= IW_REQ_RESPONSE_DONE;
+}
+
 /* First byte of a request at w->pos. Returns 1 when the previous one has to be emitted first. */
 IW_GLOBAL int iw_request_begin(struct iw_flow *f, struct iw_window *w)
 {
@@ -71,12 +101,18 @@ IW_GLOBAL int iw_request_begin(struct iw_flow *f, struct iw_window *w)
 		f->finish = 1;
 		return 1;
 	}
+	if (f->live && !f->queued && !f->dropped && iw_parser_of(f, w->direction ^ 1)->state == IW_P_SCAVENGE) {
+		/* The client asks again: the answer whose framing was lost is over. */
+		iw_response_over(f, f->expected[(w->direction ^ 1) & 1], f->record.request.activity_ns);
+		f->finish = 1;
+		return 1;
+	}
 	f->record.conn.requests++;
 	if (!f->live) {
 		iw_request_clear(f);
 		f->live = 1;
 		p->slot = 0;
-	} else if (f->queued < IW_QUEUE) {
+	} else if (f->queued < IW_QUEUE && !f->dropped) {
 		f->queued++;
 		p->slot = (iw_u8)f->queued;
 	} else {
@@ -100,17 +136,22 @@ IW_GLOBAL int iw_request_begin(struct iw_flow *f, struct iw_window *w)
 	return 0;
 }
 
-/* The request's last byte is before w->pos. */
-IW_INLINE void iw_request_end(struct iw_flow *f, struct iw_window *w, struct iw_parser *p)
+/* The request's last byte is before seq. */
+IW_INLINE void iw_request_over(struct iw_flow *f, struct iw_parser *p, iw_u32 seq, iw_u64 now_ns)
 {
 	struct iw_request_head *head = iw_open_head(f, p);
 
 	if (head) {
-		head->last_byte_ns = w->now_ns;
-		head->end_seq = iw_seq_of(w, w->pos);
+		head->last_byte_ns = now_ns;
+		head->end_seq = seq;
 		head->flags |= IW_REQ_REQUEST_DONE;
 	}
 	p->state = IW_P_START;
+}
+
+IW_INLINE void iw_request_end(struct iw_flow *f, struct iw_window *w, struct iw_parser *p)
+{
+	iw_request_over(f, p, iw_seq_of(w, w->pos), w->now_ns);
 }
 
 /* Moves the next request of the pipeline up, or leaves the connection idle. */
@@ -122,11 +163,21 @@ IW_GLOBAL int iw_flow_next(struct iw_flow *f)
 	if (!f)
 		return 0;
 	f->previous_end_ns = f->record.request.end_ns;
-	f->live = 0;
 	f->finish = 0;
-	if (!f->queued)
+	if (!f->queued && !f->dropped) {
+		f->live = 0;
 		return 0;
+	}
 	iw_request_clear(f);
+	if (!f->queued) {
+		/* Of a request beyond the queue only its place is known; its answer must not go to the next one. */
+		f->dropped--;
+		f->record.request.head.first_byte_ns = f->previous_end_ns;
+		f->record.request.head.flags = IW_REQ_APPROXIMATE;
+		f->record.request.head.ordinal = f->record.conn.requests - f->dropped;
+		f->live = 1;
+		return 0;
+	}
 	/* Word by word: whole structures would go by way of the stack. */
 	for (i = 0; i < sizeof(struct iw_request_head) / 8; i++)
 		((iw_u64 *)&f->record.request.head)[i] = ((iw_u64 *)f->queue)[i];
@@ -158,39 +209,11 @@ IW_INLINE int iw_response_begin(struct iw_flow *f, struct iw_window *w)
 	return 0;
 }
 
-/* When the byte before seq was handed to TCP: at its transmission, or earlier if it waited in the send queue. */
-IW_INLINE iw_u64 iw_handed(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
-{
-	iw_u64 found = 0;
-	iw_u32 i;
-
-	for (i = 0; i < IW_SENDS; i++) { /* newest first: the oldest call that reached seq wins */
-		struct iw_send *s = &f->sends[(f->sends_head - 1 - i) & (IW_SENDS - 1)];
-
-		if (!s->time_ns || !iw_reached(s->seq, seq))
-			break;
-		found = s->time_ns;
-	}
-	return found && found < now_ns ? found : now_ns;
-}
-
-/* The response is over at w->pos. */
 IW_GLOBAL int iw_response_end(struct iw_flow *f, struct iw_window *w)
 {
-	struct iw_request *r;
-	struct iw_parser *p;
-
 	if (!f || !w)
 		return 0;
-	p = iw_parser_of(f, w->direction);
-	r = &f->record.request;
-	p->state = IW_P_START;
-	r->end_seq = iw_seq_of(w, w->pos);
-	r->end_ns = w->now_ns;
-	r->activity_ns = w->now_ns;
-	if (!r->end_handed_ns)
-		r->end_handed_ns = f->record.conn.role == IW_ROLE_SERVER ? iw_handed(f, r->end_seq, w->now_ns) : w->now_ns;
-	r->head.flags |= IW_REQ_RESPONSE_DONE;
+	iw_response_over(f, iw_seq_of(w, w->pos), w->now_ns);
 	return 0;
 }
 
@@ -515,6 +538,8 @@ IW_GLOBAL int iw_settle(struct iw_flow *f, iw_u64 now_ns)
 		r->outcome = flags & IW_REQ_ERROR_EVENT && r->stream ? IW_OUTCOME_ERROR_IN_STREAM : IW_OUTCOME_COMPLETE;
 	else if (flags & IW_REQ_UPGRADED)
 		r->outcome = IW_OUTCOME_COMPLETE;
+	else if (r->stream && client > r->response_ns && client < r->end_ns && !(flags & IW_REQ_ERROR_EVENT))
+		r->outcome = IW_OUTCOME_CLIENT_ABORT; /* the server ended the body in answer to it */
 	else if (flags & IW_REQ_RESPONSE_DONE)
 		r->outcome = flags & IW_REQ_ERROR_EVENT       ? IW_OUTCOME_ERROR_IN_STREAM
 			     : flags & IW_REQ_NO_MARKER_ROUTE || r->encoding ? IW_OUTCOME_COMPLETE
@@ -538,41 +563,69 @@ IW_GLOBAL int iw_settle(struct iw_flow *f, iw_u64 now_ns)
 
 /* ---- Putting segments in order ---- */
 
-/* A hole: bytes up to seq will not be seen. Skips them in the parser if its framing allows, else gives up on the
- * framing. Returns 1 if the parser had to give up. */
+/* A hole: bytes up to seq will not be seen. Where the framing says how many bytes follow, they are skipped and only the
+ * line is lost; else the framing is. Returns 1 if anything that would have been looked at is missing. */
 IW_GLOBAL int iw_missed(struct iw_flow *f, iw_u32 direction, iw_u32 seq, iw_u64 now_ns)
 {
+	struct iw_request_head *head;
+	struct iw_request *r;
 	struct iw_parser *p;
 	iw_u32 missing;
+	int is_request;
 
 	if (!f)
 		return 0;
 	p = iw_parser_of(f, direction);
+	r = &f->record.request;
+	is_request = direction == iw_request_direction(f);
 	missing = seq - f->expected[direction & 1];
 	f->expected[direction & 1] = seq;
-	if (p->state == IW_P_DEAD || (p->state == IW_P_START && !f->live))
+	if (!missing || p->state == IW_P_DEAD || (p->state == IW_P_START && !f->live))
 		return 0;
-	if (direction != iw_request_direction(f)) {
-		f->record.request.response_body_bytes += missing;
-		f->record.request.activity_ns = now_ns;
+	if (is_request) {
+		head = iw_open_head(f, p);
+		if (head && p->state != IW_P_START)
+			head->body_bytes += missing;
+	} else {
+		r->response_body_bytes += missing;
+		r->activity_ns = now_ns;
+		if (!r->response_ns) {
+			r->response_ns = now_ns;
+			r->response_handed_ns = now_ns;
+			r->response_seq = seq;
+		}
 	}
-	if ((p->state == IW_P_LENGTH || p->state == IW_P_CHUNK_DATA) && p->format == IW_FORMAT_SKIP && p->remain > missing) {
+	if ((p->state == IW_P_LENGTH || p->state == IW_P_CHUNK_DATA) && (is_request || p->format == IW_FORMAT_SKIP) &&
+	    p->remain > missing) {
 		p->remain -= missing;
 		return 0;
 	}
-	f->record.request.head.flags |= IW_REQ_APPROXIMATE;
+	r->head.flags |= IW_REQ_APPROXIMATE;
+	/* What follows most likely is the rest of a line that matters. */
 	p->line_bytes = 0;
-	p->line_kind = IW_LINE_UNKNOWN;
+	p->line_kind = p->format == IW_FORMAT_SKIP ? IW_LINE_UNKNOWN : IW_LINE_DATA;
 	p->event = 0;
 	if (p->state == IW_P_LENGTH && p->remain > missing) {
-		p->remain -= missing; /* lines are cut, framing still holds */
-		p->line_kind = IW_LINE_OTHER;
-		p->line_bytes = 1;
-		return 1;
+		p->remain -= missing;
+	} else if (p->state == IW_P_LENGTH && is_request) {
+		iw_request_over(f, p, seq - (missing - (iw_u32)p->remain), now_ns);
+	} else if (p->state == IW_P_LENGTH) {
+		iw_response_over(f, seq - (missing - (iw_u32)p->remain), now_ns);
+	} else if (p->state == IW_P_CHUNK_DATA && p->remain >= missing) {
+		p->remain -= missing;
+		if (!p->remain) {
+			p->state = IW_P_CHUNK_SIZE;
+			p->chunk_digits = 0;
+		}
+	} else if (is_request) {
+		if (p->state != IW_P_START)
+			iw_request_over(f, p, seq, now_ns);
+	} else if (p->state != IW_P_CLOSE) {
+		if (p->format == IW_FORMAT_SKIP)
+			p->format = IW_FORMAT_SSE; /* if it is a stream, its lines say so */
+		p->chunk_digits = 0;
+		p->state = IW_P_SCAVENGE;
 	}
-	if (p->state == IW_P_CLOSE)
-		return 1;
-	p->state = direction == iw_request_direction(f) ? IW_P_START : IW_P_SCAVENGE;
 	return 1;
 }
 

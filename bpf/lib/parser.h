@@ -676,6 +676,24 @@ IW_GLOBAL int iw_head_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 	return 0;
 }
 
+/* Outside framing, a line may show that the message is over: the last chunk's "0" and a blank line, or the next
+ * message's status line. Returns 1 if so. */
+IW_INLINE int iw_scavenge_line(struct iw_window *w, struct iw_parser *p, iw_u32 start, iw_u32 end, iw_u32 q)
+{
+	if (end == start) {
+		if (!p->chunk_digits)
+			return 0;
+		w->pos = q + 1;
+	} else {
+		p->chunk_digits = end - start == 1 && IW_AT(w, start) == '0';
+		if (end - start < 12 || q - start >= IW_CARRY || !iw_status(IW_LOAD(w, start), IW_LOAD(w, start + 8)))
+			return 0;
+		w->pos = start; /* carried bytes lie in front of the segment */
+	}
+	p->state = IW_P_FLUSH;
+	return 1;
+}
+
 /* A line of a body ends at the newline at q. Returns 1 if the message ends with it (scavenging only). */
 IW_GLOBAL int iw_body_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 {
@@ -686,13 +704,19 @@ IW_GLOBAL int iw_body_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 	if (!f || !w)
 		return 0;
 	p = iw_parser_of(f, w->direction);
-	if (p->format == IW_FORMAT_JSON)
+	if (p->format == IW_FORMAT_JSON && p->state != IW_P_SCAVENGE)
 		return 0;
 	start = w->line_start;
 	end = q;
 	if (end > start && IW_AT(w, end - 1) == '\r')
 		end--;
 	w->line_start = q + 1;
+	if (p->state == IW_P_SCAVENGE && iw_scavenge_line(w, p, start, end, q)) {
+		f->record.request.response_body_bytes -= w->segment_end - w->pos;
+		return 1;
+	}
+	if (p->format == IW_FORMAT_JSON)
+		return 0;
 	if (p->format == IW_FORMAT_NDJSON) {
 		p->line_kind = IW_LINE_UNKNOWN;
 		if (end > start) {
@@ -704,20 +728,15 @@ IW_GLOBAL int iw_body_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 	if (end == start) {
 		p->line_kind = IW_LINE_UNKNOWN;
 		iw_event(f, w, q + 1);
-		if (p->state == IW_P_SCAVENGE && p->chunk_digits) {
-			p->chunk_digits = 0;
-			w->pos = q + 1;
-			iw_response_end(f, w);
-			return 1;
-		}
 		return 0;
 	}
 	if (p->line_kind == IW_LINE_UNKNOWN)
 		p->line_kind = iw_line_kind(w, start, end - start, IW_FORMAT_SSE);
-	p->chunk_digits = p->state == IW_P_SCAVENGE && end - start == 1 && IW_AT(w, start) == '0';
 	head = 0;
 	if (p->line_kind == IW_LINE_DATA) {
 		p->event |= IW_EV_DATA;
+		if (p->state == IW_P_SCAVENGE)
+			f->record.request.stream = 1; /* the head may have been lost */
 		if (q - start < IW_CARRY && end - start >= 11) { /* else start may lie inside the line */
 			iw_u32 v = start + 5;
 
