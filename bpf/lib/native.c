@@ -84,8 +84,13 @@ void iw_native_payload(struct iw_flow *flow, iw_u32 direction, iw_u32 seq, const
 		window.end = IW_WIN_ROOM + n;
 		window.segment_open = 0;
 		while ((step = iw_step(flow, &window)) != IW_STEP_DONE && steps++ < 100000)
-			if (step == IW_STEP_EMIT)
+			if (step == IW_STEP_EMIT) {
+				/* What this packet brought so far is of the request that ends. */
+				iw_delivery(flow, &window, &edges);
+				window.chunks = 0;
+				window.opaque = 0;
 				finish(flow, now_ns, emit, context);
+			}
 		bytes += n;
 		seq += n;
 		count -= n;
@@ -114,8 +119,33 @@ void iw_native_missed(struct iw_flow *flow, iw_u32 direction, iw_u32 seq, iw_u64
 	iw_missed(flow, direction, seq, now_ns);
 }
 
+/* A body without a length ends with the server's FIN. */
+static void close_body(struct iw_flow *flow, iw_u64 now_ns)
+{
+	iw_u32 direction = !iw_request_direction(flow);
+	struct iw_parser *parser = iw_parser_of(flow, direction);
+	struct iw_window window;
+	struct iw_edges edges;
+
+	if (parser->state != IW_P_CLOSE)
+		return;
+	parser->state = IW_P_FLUSH;
+	memset(&edges, 0, sizeof(edges));
+	memset(&window, 0, sizeof(window));
+	window.direction = direction;
+	window.now_ns = now_ns;
+	window.seq = flow->expected[direction];
+	window.pos = IW_WIN_ROOM;
+	window.end = IW_WIN_ROOM;
+	while (iw_step(flow, &window) != IW_STEP_DONE)
+		;
+	iw_delivery(flow, &window, &edges);
+}
+
 void iw_native_fin(struct iw_flow *flow, iw_u8 side, int reset, iw_u64 now_ns)
 {
+	if (side == IW_SIDE_SERVER && !reset)
+		close_body(flow, now_ns);
 	iw_fin(flow, side, (iw_u32)reset, now_ns);
 }
 
