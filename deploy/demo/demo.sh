@@ -238,7 +238,7 @@ start_agent() {
   : >"$records"
   start agent "$agent" agent --listen 127.0.0.1:0 --socket "$work/agent.sock" --records "$records"
   agent_pid=$started
-  await_ready agent "$agent_pid" err 30 || die "the agent was not ready within 30 s"
+  await_ready agent "$agent_pid" err 60 || die "the agent did not become ready"
   say "agent: ready"
 }
 

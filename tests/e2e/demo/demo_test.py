@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,10 +24,13 @@ DEMO = ROOT / "deploy" / "demo"
 NEAR_STREAMS, FAR_STREAMS = 4, 1
 WIRE_RTT_MS = 40
 MOST_SECONDS = 40
+WHAT_WAS_ASKED = {"method": "POST", "route": "/v1/chat/completions", "model": "inferwire-demo", "code": 200,
+                  "outcome": "complete", "stream": True, "finish_reason": "length"}
 
-# The clients' clock is read in JavaScript, after the socket was read and the event was parsed, in an event loop that
-# four streams share: it is late by some ms, and never early.
-EARLY_MS, LATE_MS = 0.5, 15.0
+# The clients' clock is read in JavaScript, after the event was parsed, in an event loop that four streams share: it is never
+# early, and late by at most what the client says of its event loop and some ms more.
+LATE_MS = 5.0
+SAME_CLOCK_MS = 0.5  # the kernel's own times, from two sockets
 
 
 def require_demo():
@@ -70,6 +74,11 @@ def milliseconds(nanoseconds):
     return nanoseconds / 1e6
 
 
+def first_content_ns(record):
+    """Of a client's record, from the first request byte."""
+    return record["phases_ns"]["send"] + record["phases_ns"]["wait"]
+
+
 def by_hop(records):
     """The four records of one request, in the order in which the request travels."""
     hops = {}
@@ -104,16 +113,20 @@ class TheDemo(unittest.TestCase):
         for record in cls.records:
             if record.get("type") == "request" and record["final"] and record.get("response_id"):
                 answers[record["response_id"]].append(record)
-        cls.requests = [(client, answers[client["response_id"]]) for client in cls.clients]
+        cls.seen = [(client, answers[client["response_id"]]) for client in cls.clients]
+        cls.requests = [(client, by_hop(records)) for client, records in cls.seen]
 
-    def each(self):
-        for client, records in self.requests:
-            with self.subTest(client["name"]):
-                yield client, by_hop(records)
-
-    def assert_late_only(self, client_ms, record_ms, what):
-        self.assertGreater(client_ms - record_ms, -EARLY_MS, f"{what}: record {record_ms:.3f}, client {client_ms:.3f}")
-        self.assertLess(client_ms - record_ms, LATE_MS, f"{what}: record {record_ms:.3f}, client {client_ms:.3f}")
+    def moments(self):
+        """(client, what, bounds by the client's clock, by its record): times since the first request byte, in ms."""
+        for client, (record, *_) in self.requests:
+            first_ns = first_content_ns(record)
+            for what, client_ns, record_ns in (
+                    ("first content", client["content_ns"][0], first_ns),
+                    ("last content", client["content_ns"][-1], first_ns + record["gap_ns"]["delivered"]["sum"]),
+                    ("end", client["done_ns"], record["duration_ns"])):
+                before_ns, after_ns = client["sent_ns"]
+                yield (client, what, milliseconds(client_ns - after_ns), milliseconds(client_ns - before_ns),
+                       milliseconds(record_ns))
 
     def test_prints_what_show_prints_of_the_records_and_nothing_else(self):
         self.assertEqual(self.done.stdout, self.shown)
@@ -128,16 +141,20 @@ class TheDemo(unittest.TestCase):
     def test_asks_all_streams_at_once_one_of_them_over_the_wire(self):
         self.assertNotIn("NO WIRE", self.done.stderr)
         self.assertEqual(sorted(client["name"] for client in self.clients), ["far-1", "near-1", "near-2", "near-3", "near-4"])
-        self.assertLess(max(client["sent_ns"] for client in self.clients), min(client["done_ns"] for client in self.clients))
+        self.assertLess(max(client["sent_ns"][1] for client in self.clients), min(client["done_ns"] for client in self.clients))
 
     def test_every_request_is_seen_once_at_each_of_its_four_sockets(self):
-        for (_, records), (_, hops) in zip(self.requests, self.each()):
-            self.assertEqual(len(records), 4)
-            self.assertNotIn(None, hops)
-            client, front, back, model = hops
-            self.assertEqual((client["local"], client["remote"]), (front["remote"], front["local"]))
-            self.assertEqual((back["local"], back["remote"]), (model["remote"], model["local"]))
-            self.assertEqual(len({record["conn_id"] for record in hops}), 4)
+        for client, records in self.seen:
+            with self.subTest(client["name"]):
+                self.assertEqual(len(records), 4)
+                self.assertEqual(len({record["conn_id"] for record in records}), 4)
+
+    def test_the_four_sockets_are_two_connections_end_to_end(self):
+        for client, hops in self.requests:
+            with self.subTest(client["name"]):
+                asked, front, back, model = hops
+                self.assertEqual((asked["local"], asked["remote"]), (front["remote"], front["local"]))
+                self.assertEqual((back["local"], back["remote"]), (model["remote"], model["local"]))
 
     def test_no_other_request_is_counted_as_one_of_the_demo(self):
         finals = [record for record in self.records if record.get("type") == "request" and record["final"]
@@ -145,68 +162,67 @@ class TheDemo(unittest.TestCase):
         self.assertEqual(len(finals), 4 * (NEAR_STREAMS + FAR_STREAMS))
 
     def test_every_hop_says_what_was_asked_and_how_it_ended(self):
-        for _, hops in self.each():
-            for record in hops:
-                said = {key: record.get(key) for key in ("method", "route", "model", "code", "outcome", "stream", "finish_reason")}
-                self.assertEqual(said, {"method": "POST", "route": "/v1/chat/completions", "model": "inferwire-demo", "code": 200,
-                                        "outcome": "complete", "stream": True, "finish_reason": "length"})
+        for client, hops in self.requests:
+            with self.subTest(client["name"]):
+                for record in hops:
+                    self.assertEqual({key: record.get(key) for key in WHAT_WAS_ASKED}, WHAT_WAS_ASKED)
 
     def test_every_hop_counts_the_chunks_and_tokens_that_the_client_got(self):
-        for client, hops in self.each():
-            for record in hops:
-                self.assertEqual(record["chunks"], len(client["content_ns"]))
-                self.assertEqual(record["tokens"], {"output": client["usage"]["completion_tokens"],
-                                                    "input": client["usage"]["prompt_tokens"]})
+        for client, hops in self.requests:
+            with self.subTest(client["name"]):
+                for record in hops:
+                    self.assertEqual(record["chunks"], len(client["content_ns"]))
+                    self.assertEqual(record["tokens"], {"output": client["usage"]["completion_tokens"],
+                                                        "input": client["usage"]["prompt_tokens"]})
 
-    def test_the_first_token_came_when_the_client_says(self):
-        for client, (record, *_) in self.each():
-            phases = record["phases_ns"]
-            self.assert_late_only(milliseconds(client["content_ns"][0] - client["sent_ns"]),
-                                  milliseconds(phases["send"] + phases["wait"]), "first content")
-
-    def test_the_answer_took_as_long_as_the_client_says(self):
-        for client, (record, *_) in self.each():
-            self.assert_late_only(milliseconds(client["done_ns"] - client["sent_ns"]), milliseconds(record["duration_ns"]), "duration")
-
-    def test_the_last_token_came_when_the_client_says(self):
-        for client, (record, *_) in self.each():
-            self.assertLess(abs(milliseconds(client["content_ns"][-1] - client["content_ns"][0])
-                                - milliseconds(record["gap_ns"]["delivered"]["sum"])), LATE_MS)
+    def test_first_and_last_token_and_end_came_when_the_client_says(self):
+        late_ms = []
+        for client, what, least_ms, most_ms, record_ms in self.moments():
+            with self.subTest(f"{client['name']}: {what}"):
+                loop_ms = milliseconds(client["loop_delay_ns"])
+                said = f"record {record_ms:.3f} ms, client {least_ms:.3f} to {most_ms:.3f}, its event loop up to {loop_ms:.1f} late"
+                self.assertGreater(most_ms - record_ms, -SAME_CLOCK_MS, said)
+                self.assertLess(least_ms - record_ms, LATE_MS + loop_ms, said)
+                late_ms.append(least_ms - record_ms)
+        self.assertLess(statistics.median(late_ms), LATE_MS)
 
     def test_each_hop_waits_for_the_first_token_at_least_as_long_as_the_hop_behind_it(self):
-        for client, (asked, front, back, model) in self.each():
-            waits = [asked["phases_ns"]["send"] + asked["phases_ns"]["wait"], front["ttft_ns"]["server"],
-                     back["phases_ns"]["send"] + back["phases_ns"]["wait"], model["ttft_ns"]["server"]]
-            for nearer, farther in zip(waits, waits[1:]):
-                self.assertGreater(milliseconds(nearer - farther), -EARLY_MS)
-            over_the_wire = milliseconds(waits[0] - waits[1])
-            if client["name"].startswith("far"):
-                self.assertGreater(over_the_wire, WIRE_RTT_MS - EARLY_MS)
-            else:
-                self.assertLess(over_the_wire, 5)
+        for client, (asked, front, back, model) in self.requests:
+            with self.subTest(client["name"]):
+                waits = [first_content_ns(asked), front["ttft_ns"]["server"], first_content_ns(back), model["ttft_ns"]["server"]]
+                for nearer, farther in zip(waits, waits[1:]):
+                    self.assertGreater(milliseconds(nearer - farther), -SAME_CLOCK_MS)
+                over_the_wire = milliseconds(waits[0] - waits[1])
+                if client["name"].startswith("far"):
+                    self.assertGreater(over_the_wire, WIRE_RTT_MS - SAME_CLOCK_MS)
+                else:
+                    self.assertLess(over_the_wire, 5)  # loopback, and a busy machine
 
     def test_phases_tile_the_duration(self):
-        for _, hops in self.each():
-            for record in hops:
-                self.assertEqual(sum(record["phases_ns"].values()), record["duration_ns"])
+        for client, hops in self.requests:
+            with self.subTest(client["name"]):
+                for record in hops:
+                    self.assertEqual(sum(record["phases_ns"].values()), record["duration_ns"])
 
     def test_round_trips_are_those_of_the_wire_and_of_loopback(self):
-        for client, (asked, front, back, _) in self.each():
-            if client["name"].startswith("far"):
-                for record in (asked, front):
-                    self.assertGreaterEqual(record["rtt_us"]["min"], WIRE_RTT_MS * 1000 * 0.99)
-            else:
-                self.assertLess(asked["rtt_us"]["min"], 10_000)
-            self.assertLess(back["rtt_us"]["min"], 10_000)
+        for client, (asked, front, back, _) in self.requests:
+            with self.subTest(client["name"]):
+                if client["name"].startswith("far"):
+                    for record in (asked, front):
+                        self.assertGreaterEqual(record["rtt_us"]["min"], WIRE_RTT_MS * 1000 * 0.99)
+                else:
+                    self.assertLess(asked["rtt_us"]["min"], 10_000)
+                self.assertLess(back["rtt_us"]["min"], 10_000)
 
     def test_segments_are_resent_on_the_wire_only(self):
-        for client, hops in self.each():
-            for record in hops[2:] if client["name"].startswith("far") else hops:
-                resent = collections.Counter()
-                for by_type in record.get("retransmits", {}).values():
-                    resent.update(by_type)
-                resent.pop("tlp", None)  # a probe may go out on loopback, too, while an acknowledgement is delayed
-                self.assertEqual(resent, {})
+        for client, hops in self.requests:
+            with self.subTest(client["name"]):
+                for record in hops[2:] if client["name"].startswith("far") else hops:
+                    resent = collections.Counter()
+                    for by_type in record.get("retransmits", {}).values():
+                        resent.update(by_type)
+                    resent.pop("tlp", None)  # a probe may go out on loopback, too, while an acknowledgement is delayed
+                    self.assertEqual(resent, {})
 
 
 class AnInterruptedDemo(unittest.TestCase):
