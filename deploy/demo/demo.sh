@@ -275,6 +275,13 @@ run_traffic() {
   [ -z "$far_client" ] || answered far "$far_client"
 }
 
+keep_files() {
+  [ -z "$keep_client_log" ] || cp "$work/client.jsonl" "$keep_client_log"
+  [ -n "$keep_records" ] || return 0
+  cp "$records" "$keep_records"
+  say "kept the records in $keep_records"
+}
+
 collect_records() {
   local found wanted=$((requests * records_per_request)) status=0 stopped=0
   found=$(node deploy/demo/records.mjs "$records" "$wanted" 10) || status=1
@@ -285,6 +292,7 @@ collect_records() {
     die "the agent did not stop cleanly within 5 s of SIGTERM (exit status $stopped)"
   }
   say "agent: stopped"
+  keep_files
   if [ "$status" -ne 0 ]; then
     explain agent
     say "the records that there are:"
@@ -310,10 +318,5 @@ start_gateway
 start_agent
 run_traffic
 collect_records
-[ -z "$keep_client_log" ] || cp "$work/client.jsonl" "$keep_client_log"
-if [ -n "$keep_records" ]; then
-  cp "$records" "$keep_records"
-  say "kept the records in $keep_records"
-fi
 say "inferwire show:"
 "$agent" show "$records"
