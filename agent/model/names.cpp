@@ -83,7 +83,7 @@ std::string code_label(std::uint16_t code) {
     return std::to_string(code);
   }
   if (code >= 100 && code < 600) return std::to_string(code / 100) + "xx";
-  return code == 0 ? "none" : "other";
+  return code == 0 ? "" : "other";
 }
 
 std::string address_text(const std::uint8_t (&address)[16], std::uint16_t port) {

@@ -41,7 +41,7 @@ std::string_view phase_name(std::uint8_t role, int phase);
 // IW_RETRANS_TYPES in order: "fast", "rto", "tlp", "other".
 std::string_view retransmit_type_name(int type);
 
-// Label value of a status code: exact for the codes of the contract, else its class ("2xx"), "none" without a response.
+// Label value of a status code: exact for the codes of the contract, else its class ("2xx"), "" without a response.
 std::string code_label(std::uint16_t code);
 
 // "127.0.0.1:8000", "[::1]:8000". `address` is IPv4 as v4-mapped; `port` in host order.
