@@ -280,21 +280,21 @@ static __always_inline iw_u32 fold(iw_u64 sum)
 	return (iw_u32)sum;
 }
 
-/* Sum of the payload in the window. */
+/* Sum of the payload in the window, which ends at w->end. */
 __attribute__((noinline)) iw_u64 sum_window(struct iw_window *w)
 {
-	iw_u64 sum = 0, x;
-	iw_u32 i, at = IW_WIN_ROOM, left;
+	iw_u64 sum = 0;
+	iw_u32 i, at = IW_WIN_ROOM;
 
 	if (!w)
 		return 0;
-	for (i = 0; i < IW_WIN_BYTES / 8 + 1; i++) {
+	iw_store64(&w->buf[w->end & (IW_WIN_SIZE - 1)], 0); /* the last word is filled up with zeros */
+	for (i = 0; i < IW_WIN_BYTES / 8; i++) {
+		iw_u64 x;
+
 		if (at >= w->end)
 			break;
-		left = w->end - at;
 		x = IW_LOAD(w, at);
-		if (left < 8)
-			x &= ~0ull >> ((64 - 8 * left) & 63);
 		sum += (x & 0xffffffff) + (x >> 32);
 		at += 8;
 	}
