@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -124,9 +126,19 @@ TEST_F(RecordWriterTest, WhatCannotBeOpenedIsExplained) {
 // A pipe whose reader does not read.
 class StuckPipe {
  public:
-  explicit StuckPipe(const std::string& path) {
+  explicit StuckPipe(const std::string& path) : path_(path) {
     EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    reader_.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    open();
+  }
+  void open() { reader_.reset(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)); }
+  void wait_until_full() {
+    const int capacity = ::fcntl(reader_.get(), F_GETPIPE_SZ);
+    int bytes = 0;
+    for (int round = 0; round < 2000 && bytes < capacity; ++round) {
+      ASSERT_EQ(::ioctl(reader_.get(), FIONREAD, &bytes), 0);
+      ::usleep(5000);
+    }
+    ASSERT_EQ(bytes, capacity);
   }
   void close() { reader_.reset(); }
   std::string read_all() {
@@ -137,6 +149,7 @@ class StuckPipe {
   }
 
  private:
+  std::string path_;
   base::UniqueFd reader_;
 };
 
@@ -166,6 +179,39 @@ TEST_F(RecordWriterTest, LinesLongerThanThePipeGoThroughWhole) {
     ::usleep(1000);
   }
   EXPECT_EQ(text, line + "\n");
+}
+
+TEST_F(RecordWriterTest, AfterALineThatWasCutShortTheNextStartsOnItsOwn) {
+  StuckPipe pipe(path("pipe"));
+  const auto writer = open(path("pipe"));
+  ASSERT_TRUE(writer->write(std::string(300'000, 'y')));
+  pipe.wait_until_full();
+  testing::internal::CaptureStderr();
+  pipe.close();
+  for (int round = 0; round < 2000 && writer->lost() == 0; ++round) ::usleep(5000);
+  testing::internal::GetCapturedStderr();
+  ASSERT_EQ(writer->lost(), 1u);
+  pipe.open();
+  std::string text = pipe.read_all();
+  writer->write("{}");
+  wait_for_written(*writer, 1);
+  text += pipe.read_all();
+  EXPECT_TRUE(text.ends_with("y\n{}\n")) << text.substr(text.size() - 10);
+}
+
+TEST_F(RecordWriterTest, ABlockingStandardOutputWithAStuckReaderDoesNotHoldTheEnd) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const base::UniqueFd reader(ends[0]);
+  const int before = ::dup(STDOUT_FILENO);
+  ASSERT_EQ(::dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
+  ::close(ends[1]);
+  const auto writer = open("-");
+  ASSERT_EQ(::dup2(before, STDOUT_FILENO), STDOUT_FILENO);
+  ::close(before);
+  writer->write(std::string(300'000, 'y'));
+  writer->stop(100ms);
+  EXPECT_EQ(writer->lost(), 1u);
 }
 
 TEST_F(RecordWriterTest, AReaderThatLeftIsALossAndNoSignal) {

@@ -49,6 +49,18 @@ class HttpClient {
     return ::recv(socket_.get(), &byte, 1, MSG_PEEK) <= 0;
   }
 
+  // Reads until `end` has come; false if that takes more than 20 s.
+  bool read_until(std::string_view end) {
+    std::string text;
+    char byte;
+    while (!text.ends_with(end)) {
+      pollfd poll_fd{socket_.get(), POLLIN, 0};
+      if (::poll(&poll_fd, 1, 20'000) <= 0 || ::recv(socket_.get(), &byte, 1, 0) <= 0) return false;
+      text += byte;
+    }
+    return true;
+  }
+
   // All until the server closes; at most 20 s.
   std::string read_to_end() {
     std::string text;

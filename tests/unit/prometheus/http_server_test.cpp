@@ -161,6 +161,18 @@ TEST(HttpServer, AClientWithTooManyConnectionsLosesItsOldest) {
   EXPECT_FALSE(silent.back().closed_within(0ms));
 }
 
+TEST(HttpServer, AConnectionThatIsUsedIsNotTheOldest) {
+  const auto server = start({.connections_per_client_max = 3, .idle_timeout = 600s, .request_deadline = 600s});
+  HttpClient used(server->address());
+  HttpClient silent(server->address());
+  used.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(used.read_until("ok\n"));
+  HttpClient third(server->address());
+  EXPECT_TRUE(HttpClient::ask(server->address(), "GET", "/healthz").ends_with("ok\n"));
+  EXPECT_TRUE(silent.closed_within(20s));
+  EXPECT_FALSE(used.closed_within(0ms));
+}
+
 TEST(HttpServer, AFloodOfSilentClientsDoesNotLockAScraperOut) {
   const auto server = start({.connections_max = 8, .idle_timeout = 600s, .request_deadline = 600s});
   std::deque<HttpClient> silent;
