@@ -56,7 +56,7 @@ LIBRARIES = {
     "cpp-httplib": (r"httplib\.h", ["tests/support"]),
     "GoogleTest": (r"(gtest|gmock)/.*", ["tests"]),
     "threads": (r"thread|future|pthread\.h|stop_token|semaphore|latch|barrier",
-                ["agent/daemon", "exporters", "tests"]),
+                ["agent/daemon", "agent/cli", "exporters", "tests"]),  # agent/cli: to sleep between two screens
     "locks": (r"mutex|shared_mutex|condition_variable|atomic",
               ["agent/base", "agent/capture", "agent/daemon", "agent/host", "agent/cli", "exporters", "tests"]),
     "files and streams": (r"fstream|filesystem|iostream|ctime|time\.h|random|syncstream|stdio\.h",
