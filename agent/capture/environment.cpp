@@ -18,7 +18,8 @@ constexpr char kInitialCgroupNamespace[] = "cgroup:[4026531835]";  // PROC_CGROU
 constexpr int kCapNetAdmin = 12, kCapSysAdmin = 21, kCapPerfmon = 38, kCapBpf = 39;
 
 constexpr char kGiveRoot[] =
-    "run the agent in the host's cgroup namespace (docker: --cgroupns=host), or mount the host's cgroup hierarchy into it "
+    "run the agent in the host's cgroup namespace (docker: --cgroupns=host), or mount the host's cgroup hierarchy into "
+    "it "
     "and name it with --cgroup-root DIR, or the host's file system with --host-root DIR";
 
 std::string undo_octal_escapes(std::string_view text) {
@@ -54,11 +55,12 @@ base::Result<CgroupRoot> open_root(const std::string& path) {
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) return base::fail(kWhat, path, base::errno_text(errno), kGiveRoot);
   if (status.st_ino != kHostRootInode) {
-    return base::fail(kWhat, path,
-                      "it is not the host's root (inode " + std::to_string(status.st_ino) +
-                          " instead of 1): it is a cgroup below it, or the private root of a cgroup namespace; streams of "
-                          "other cgroups would not be seen",
-                      kGiveRoot);
+    return base::fail(
+        kWhat, path,
+        "it is not the host's root (inode " + std::to_string(status.st_ino) +
+            " instead of 1): it is a cgroup below it, or the private root of a cgroup namespace; streams of "
+            "other cgroups would not be seen",
+        kGiveRoot);
   }
   return CgroupRoot{path, std::move(fd)};
 }
@@ -136,9 +138,10 @@ base::Result<CgroupRoot> open_cgroup_root(const std::string& cgroup_root, const 
 
 base::Result<void> check_btf(const std::string& path) {
   if (access(path.c_str(), R_OK) == 0) return {};
-  return base::fail("read the kernel's type information (BTF)", path, base::errno_text(errno),
-                    "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (Debian 12, Ubuntu 22.04, RHEL 9 and newer have it), "
-                    "and mount /sys into the agent's container");
+  return base::fail(
+      "read the kernel's type information (BTF)", path, base::errno_text(errno),
+      "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (Debian 12, Ubuntu 22.04, RHEL 9 and newer have it), "
+      "and mount /sys into the agent's container");
 }
 
 std::uint64_t effective_capabilities(std::string_view status) {

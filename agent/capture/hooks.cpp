@@ -4,6 +4,15 @@
 #include <algorithm>
 
 namespace inferwire::capture {
+namespace {
+
+// "getpeername" of "getpeername4" and "getpeername6".
+std::string_view both_families(std::string_view hook) {
+  if (hook.ends_with('4') || hook.ends_with('6')) hook.remove_suffix(1);
+  return hook;
+}
+
+}  // namespace
 
 std::vector<std::string_view> signals() {
   std::vector<std::string_view> names;
@@ -14,7 +23,17 @@ std::vector<std::string_view> signals() {
 }
 
 bool denies(std::string_view word, const Hook& hook) {
-  return word == hook.program || word == hook.rung() || word == hook.hook() || word == hook.family;
+  return word == hook.program || word == hook.rung || word == hook.hook || word == both_families(hook.hook);
+}
+
+std::vector<std::string> deny_words() {
+  std::vector<std::string> words;
+  for (const Hook& hook : kHooks) {
+    for (const std::string_view word : {both_families(hook.hook), hook.hook, hook.rung, hook.program}) {
+      if (std::find(words.begin(), words.end(), word) == words.end()) words.emplace_back(word);
+    }
+  }
+  return words;
 }
 
 std::optional<std::string> unknown_deny_word(const std::vector<std::string>& deny) {
@@ -38,7 +57,7 @@ HookStates initial_states(const std::vector<std::string>& deny) {
 void choose(HookStates& states) {
   for (std::size_t i = 0; i < kHooks.size(); ++i) {
     bool better = false;
-    for (std::size_t j = 0; j < i; ++j) better |= states[j].chosen && kHooks[j].hook() == kHooks[i].hook();
+    for (std::size_t j = 0; j < i; ++j) better |= states[j].chosen && kHooks[j].hook == kHooks[i].hook;
     states[i].chosen = !better && states[i].unusable.empty();
   }
 }
@@ -52,7 +71,7 @@ std::vector<SignalState> signal_states(const HookStates& states) {
       bool served = false;
       std::string reason;
       for (std::size_t j = 0; j < kHooks.size(); ++j) {
-        if (kHooks[j].hook() != kHooks[i].hook()) continue;
+        if (kHooks[j].hook != kHooks[i].hook) continue;
         served |= states[j].chosen;
         if (!states[j].unusable.empty()) reason = states[j].unusable;
       }

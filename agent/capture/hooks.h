@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hook table: every kernel program, the signal it serves and what is lost without it; and the choice of one rung for
-// each hook. No libbpf here: choosing is pure, the loader probes.
+// The hook table: every kernel program, the signal it serves and what is lost without it; and the choice of one rung
+// for each hook. No libbpf here: choosing is pure, the loader probes.
 #pragma once
 
 #include <array>
@@ -12,53 +12,63 @@
 
 namespace inferwire::capture {
 
-// One rung of one hook. Programs are named "<rung>__<hook>". Rungs of the same hook stand in order of preference.
+// One rung of one hook. Rungs of the same hook stand in order of preference.
 struct Hook {
   std::string_view program;  // libbpf name
-  std::string_view family;   // what a user denies: "getpeername" is both address families
+  std::string_view hook;     // the place in the kernel: "getpeername4"
+  std::string_view rung;     // how the program is put there: "cgroup", "tp_btf"
   std::string_view signal;   // what we promise to measure with it
   bool required;             // nothing can be seen without it
   std::string_view gives;
   std::string_view without;  // what is lost
   std::string_view mend;     // what makes it work where it does not
-
-  constexpr std::string_view rung() const { return program.substr(0, program.find("__")); }
-  constexpr std::string_view hook() const { return program.substr(program.find("__") + 2); }
 };
 
 inline constexpr std::string_view kMendCgroup =
     "the host's root cgroup v2 and CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON are needed";
 inline constexpr std::string_view kMendTracing = "CAP_PERFMON and a kernel with this tracepoint in its BTF are needed";
 
+inline constexpr std::string_view kWithoutOpenRequests =
+    "long streams are seen at their first chunk and at their end only; in-flight gauges are missing";
+
 inline constexpr std::array kHooks{
-    Hook{"cgroup_skb__ingress", "ingress", "requests", true, "every TCP packet that comes in",
+    Hook{"cgroup_skb__ingress", "ingress", "cgroup_skb", "requests", true, "every TCP packet that comes in",
          "requests cannot be seen at all", kMendCgroup},
-    Hook{"cgroup_skb__egress", "egress", "requests", true, "every TCP packet that goes out",
+    Hook{"cgroup_skb__egress", "egress", "cgroup_skb", "requests", true, "every TCP packet that goes out",
          "requests cannot be seen at all", kMendCgroup},
-    Hook{"cgroup__getpeername4", "getpeername", "accept", false, "time of accept() and the owner process (IPv4)",
-         "accept_wait joins the next phase; the owner is the socket's cgroup, which is who called socket()", kMendCgroup},
-    Hook{"cgroup__getpeername6", "getpeername", "accept", false, "time of accept() and the owner process (IPv6)",
-         "accept_wait joins the next phase; the owner is the socket's cgroup, which is who called socket()", kMendCgroup},
-    Hook{"tp_btf__inet_sock_set_state", "inet_sock_set_state", "connection_state", false,
+    Hook{"cgroup__getpeername4", "getpeername4", "cgroup", "accept", false,
+         "time of accept() and the owner process (IPv4)",
+         "accept_wait joins the next phase; the owner is the socket's cgroup, which is who called socket()",
+         kMendCgroup},
+    Hook{"cgroup__getpeername6", "getpeername6", "cgroup", "accept", false,
+         "time of accept() and the owner process (IPv6)",
+         "accept_wait joins the next phase; the owner is the socket's cgroup, which is who called socket()",
+         kMendCgroup},
+    Hook{"tp_btf__inet_sock_set_state", "inet_sock_set_state", "tp_btf", "connection_state", false,
          "connection set-up and end, also when no packet says so",
          "connections that vanish without FIN or RST end late; handshake times are missing", kMendTracing},
-    Hook{"tp_btf__tcp_rcv_space_adjust", "tcp_rcv_space_adjust", "read", false, "when the application reads",
+    Hook{"tp_btf__tcp_rcv_space_adjust", "tcp_rcv_space_adjust", "tp_btf", "read", false, "when the application reads",
          "read_wait and first_read join the next phase; a slow reader is not told from a slow path", kMendTracing},
-    Hook{"tp_btf__sock_send_length", "sock_send_length", "hold", false, "when held data was handed to TCP",
+    Hook{"tp_btf__sock_send_length", "sock_send_length", "tp_btf", "hold", false, "when held data was handed to TCP",
          "time in the send queue counts as the server's", "needs kernel 6.3 or newer, and CAP_PERFMON"},
-    Hook{"tp_btf__tcp_retransmit_skb", "tcp_retransmit_skb", "retransmits", false, "retransmitted segments and their kind",
+    Hook{"tp_btf__tcp_retransmit_skb", "tcp_retransmit_skb", "tp_btf", "retransmits", false,
+         "retransmitted segments and their kind",
          "retransmits inside requests are not counted; loss is not told from delay", kMendTracing},
-    Hook{"iter__flows", "flows", "open_requests", false, "requests while they are open",
-         "long streams are seen at their first chunk and at their end only; in-flight gauges are missing",
-         "needs kernel 5.15 or newer, and CAP_PERFMON"},
+    Hook{"iter__flows", "open_requests", "iter_map", "open_requests", false, "requests while they are open",
+         kWithoutOpenRequests, "needs CAP_PERFMON, and that iterators over maps are allowed"},
+    Hook{"iter__task_file", "open_requests", "iter_task_file", "open_requests", false, "requests while they are open",
+         kWithoutOpenRequests, "needs CAP_PERFMON, and the host's PID namespace to see every process's sockets"},
 };
 
 // Names of the signals of kHooks, each once, in the table's order.
 std::vector<std::string_view> signals();
 
-// Does this word of `hooks.deny` mean this entry? Words: a rung ("tp_btf"), a hook ("getpeername4"), a family
-// ("getpeername"), a program ("iter__flows").
+// Does this word of `hooks.deny` mean this entry? Words: a rung ("tp_btf"), a hook ("getpeername4", or "getpeername"
+// for both address families), a program ("tp_btf__sock_send_length").
 bool denies(std::string_view word, const Hook& hook);
+
+// All words that mean something.
+std::vector<std::string> deny_words();
 
 // The first word that means no entry of the table.
 std::optional<std::string> unknown_deny_word(const std::vector<std::string>& deny);

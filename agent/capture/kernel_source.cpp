@@ -9,6 +9,7 @@
 #include <ctime>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "agent/base/handle.h"
 #include "agent/capture/environment.h"
@@ -69,7 +70,8 @@ std::uint64_t walk_keys(int map_fd, std::uint32_t key_bytes, std::uint32_t max_e
 
 struct KernelSource::Implementation {
   std::unique_ptr<ring_buffer, RingBufferFree> records;
-  std::vector<std::byte> open_bytes;  // what the iterator has yielded
+  std::vector<std::byte> open_bytes;         // what the iterator has yielded
+  std::unordered_set<std::uint64_t> walked;  // cookies of this walk
   std::unordered_map<iw_count_key, SeenCount, CountKeyHash, CountKeyEqual> seen;
   std::uint32_t count_reads = 0;
   std::vector<iw_count_key> keys;  // batch buffers
@@ -85,7 +87,8 @@ base::Result<std::unique_ptr<KernelSource>> KernelSource::open(PacketPrograms pr
   std::unique_ptr<KernelSource> source(new KernelSource(std::move(programs)));
   Implementation& parts = *source->implementation_;
   packet_bpf* skeleton = source->programs_.skeleton();
-  parts.records.reset(ring_buffer__new(bpf_map__fd(skeleton->maps.records), &KernelSource::on_sample, source.get(), nullptr));
+  parts.records.reset(
+      ring_buffer__new(bpf_map__fd(skeleton->maps.records), &KernelSource::on_sample, source.get(), nullptr));
   if (parts.records == nullptr) {
     return base::fail("map the ring buffer", "records", base::errno_text(errno), "make ringbuf_bytes smaller");
   }
@@ -128,16 +131,18 @@ base::Result<void> KernelSource::read_open(const RecordSink& sink) {
   const int link = programs_.open_requests_link();
   if (link < 0) return {};
   base::UniqueFd walk(bpf_iter_create(link));
-  if (!walk) return base::fail("walk the open requests", "flows", base::errno_text(errno), "");
+  if (!walk) return base::fail("walk the open requests", "", base::errno_text(errno), "");
 
   std::vector<std::byte>& bytes = implementation_->open_bytes;
+  std::unordered_set<std::uint64_t>& walked = implementation_->walked;
   bytes.clear();
+  walked.clear();
   std::size_t used = 0;
   for (;;) {
     bytes.resize(used + kRoom);
     const ssize_t got = read(walk.get(), bytes.data() + used, kRoom);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) return base::fail("walk the open requests", "flows", base::errno_text(errno), "");
+    if (got < 0) return base::fail("walk the open requests", "", base::errno_text(errno), "");
     if (got == 0) break;
     used += static_cast<std::size_t>(got);
     // A record may be cut by the end of a read.
@@ -145,6 +150,7 @@ base::Result<void> KernelSource::read_open(const RecordSink& sink) {
     for (; used - at >= sizeof(iw_record); at += sizeof(iw_record)) {
       iw_record record;
       std::memcpy(&record, bytes.data() + at, sizeof record);
+      if (!walked.insert(record.conn.cookie).second) continue;  // a socket that several processes have open
       record.header.kind = IW_REC_PARTIAL;
       record.header.size_bytes = sizeof record;
       record.header.time_ns = monotonic_ns();

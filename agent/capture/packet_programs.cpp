@@ -21,6 +21,7 @@ namespace inferwire::capture {
 namespace {
 
 constexpr char kWhat[] = "load the kernel programs";
+constexpr char kNotInBuild[] = "not part of this build";
 
 struct LinkDestroyer {
   void operator()(bpf_link* link) const { bpf_link__destroy(link); }
@@ -107,12 +108,23 @@ base::Result<packet_bpf*> open_object(const ProgramOptions& options, const std::
   return skeleton;
 }
 
+bool walks_open_requests(const Hook& hook) { return hook.hook == "open_requests"; }
+
+bool has_lower_rung(std::size_t index) {
+  return std::any_of(kHooks.begin() + index + 1, kHooks.end(),
+                     [&](const Hook& lower) { return lower.hook == kHooks[index].hook; });
+}
+
 // Empty if this one program loads alone, else why not.
 std::string try_alone(const ProgramOptions& options, std::size_t index) {
   std::array<bool, kHooks.size()> wanted{};
   wanted[index] = true;
   auto skeleton = open_object(options, wanted);
   if (!skeleton) return skeleton.error().why;
+  if (find_program(*skeleton, kHooks[index].program) == nullptr) {
+    packet_bpf__destroy(*skeleton);
+    return kNotInBuild;
+  }
   LibbpfLog log;
   const int error = packet_bpf__load(*skeleton);
   packet_bpf__destroy(*skeleton);
@@ -123,13 +135,14 @@ std::string try_alone(const ProgramOptions& options, std::size_t index) {
 }
 
 Link attach(packet_bpf* skeleton, const Hook& hook, bpf_program* program, int cgroup_fd) {
-  if (hook.rung() == "cgroup_skb" || hook.rung() == "cgroup") return Link(bpf_program__attach_cgroup(program, cgroup_fd));
-  if (hook.rung() == "iter") {
+  if (hook.rung == "cgroup_skb" || hook.rung == "cgroup") return Link(bpf_program__attach_cgroup(program, cgroup_fd));
+  if (hook.rung == "iter_map") {
     bpf_iter_link_info target{};
     target.map.map_fd = static_cast<std::uint32_t>(bpf_map__fd(skeleton->maps.flows));
     LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
     return Link(bpf_program__attach_iter(program, &options));
   }
+  if (hook.rung == "iter_task_file") return Link(bpf_program__attach_iter(program, nullptr));
   return Link(bpf_program__attach(program));
 }
 
@@ -148,6 +161,16 @@ std::uint64_t route_hash(std::string_view path) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   for (const char c : path) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   return hash;
+}
+
+std::string failed_program(std::string_view log) {
+  constexpr std::string_view kEnd = "': BPF program load failed";
+  constexpr std::string_view kBegin = "prog '";
+  const std::size_t end = log.find(kEnd);
+  if (end == std::string_view::npos) return "";
+  const std::size_t begin = log.rfind(kBegin, end);
+  if (begin == std::string_view::npos) return "";
+  return std::string(log.substr(begin + kBegin.size(), end - begin - kBegin.size()));
 }
 
 std::string load_failure_reason(std::string_view log) {
@@ -193,7 +216,7 @@ base::Result<void> PacketPrograms::try_once(int cgroup_fd, const ProgramOptions&
 
   for (std::size_t i = 0; i < kHooks.size(); ++i) {
     if (wanted[i] && find_program(skeleton_.get(), kHooks[i].program) == nullptr) {
-      states_[i].unusable = "not part of this build";
+      states_[i].unusable = kNotInBuild;
       again = true;
     }
   }
@@ -208,16 +231,21 @@ base::Result<void> PacketPrograms::try_once(int cgroup_fd, const ProgramOptions&
   }
   if (error != 0) {
     base::log_debug(log_text);
-    for (std::size_t i = 0; i < kHooks.size(); ++i) {
-      if (!wanted[i]) continue;
-      states_[i].unusable = try_alone(options, i);
-      states_[i].loads = states_[i].unusable.empty();
-      again |= !states_[i].unusable.empty();
+    // libbpf stops at the first program that fails and names it: most often that is all that needs to be tried.
+    const std::string named = failed_program(log_text);
+    for (const bool all : {false, true}) {
+      for (std::size_t i = 0; i < kHooks.size() && !again; ++i) {
+        if (!wanted[i] || (!all && kHooks[i].program != named)) continue;
+        states_[i].unusable = try_alone(options, i);
+        states_[i].loads = states_[i].unusable.empty();
+        again |= !states_[i].unusable.empty();
+      }
     }
     if (again) return {};
     const std::string reason = load_failure_reason(log_text);
-    return base::fail(kWhat, "", reason.empty() ? base::errno_text(-error) : reason,
-                      "run `inferwire doctor`; each program loads alone, so memory or a smaller ringbuf_bytes may help");
+    return base::fail(
+        kWhat, "", reason.empty() ? base::errno_text(-error) : reason,
+        "run `inferwire doctor`; each program loads alone, so memory or a smaller ringbuf_bytes may help");
   }
 
   LibbpfLog quiet;
@@ -233,9 +261,20 @@ base::Result<void> PacketPrograms::try_once(int cgroup_fd, const ProgramOptions&
   return {};
 }
 
+// Rungs that have another below them are expected to fail somewhere: tried alone, that costs less than a whole load.
+void PacketPrograms::try_upper_rungs(const ProgramOptions& options) {
+  for (std::size_t i = 0; i < kHooks.size(); ++i) {
+    if (!has_lower_rung(i) || !states_[i].unusable.empty()) continue;
+    states_[i].unusable = try_alone(options, i);
+    states_[i].loads = states_[i].unusable.empty();
+  }
+  choose(states_);
+}
+
 base::Result<PacketPrograms> PacketPrograms::load(int cgroup_fd, const ProgramOptions& options) {
   PacketPrograms programs;
   programs.states_ = initial_states(options.deny);
+  programs.try_upper_rungs(options);
   for (;;) {
     // Each round without success makes at least one more entry unusable.
     for (std::size_t i = 0; i < kHooks.size(); ++i) {
@@ -254,6 +293,7 @@ base::Result<PacketPrograms> PacketPrograms::load(int cgroup_fd, const ProgramOp
 HookStates PacketPrograms::probe(int cgroup_fd, const ProgramOptions& options) {
   PacketPrograms programs;
   programs.states_ = initial_states(options.deny);
+  programs.try_upper_rungs(options);
   for (bool again = true; again;) {
     again = false;
     auto tried = programs.try_once(cgroup_fd, options, again);
@@ -269,13 +309,13 @@ HookStates PacketPrograms::probe(int cgroup_fd, const ProgramOptions& options) {
 
 void PacketPrograms::detach() {
   for (std::size_t i = 0; i < kHooks.size(); ++i) {
-    if (kHooks[i].rung() != "iter") links_->links[i].reset();
+    if (!walks_open_requests(kHooks[i])) links_->links[i].reset();
   }
 }
 
 int PacketPrograms::open_requests_link() const {
   for (std::size_t i = 0; i < kHooks.size(); ++i) {
-    if (kHooks[i].rung() == "iter" && links_->links[i] != nullptr) return bpf_link__fd(links_->links[i].get());
+    if (walks_open_requests(kHooks[i]) && links_->links[i] != nullptr) return bpf_link__fd(links_->links[i].get());
   }
   return -1;
 }

@@ -17,11 +17,11 @@ struct packet_bpf;
 namespace inferwire::capture {
 
 struct ProgramOptions {
-  std::uint32_t ringbuf_bytes = 4u << 20;    // rounded up to a power of two of whole pages
-  std::vector<std::uint64_t> gap_edges_ns;   // ascending, at most IW_GAP_EDGES_MAX
-  bool trace_deliveries = false;             // one record per delivery
-  std::vector<std::string> routes;           // beside the known ones, each under IW_TEXT_MAX bytes
-  std::vector<std::string> deny;             // words of hooks.deny
+  std::uint32_t ringbuf_bytes = 4u << 20;   // rounded up to a power of two of whole pages
+  std::vector<std::uint64_t> gap_edges_ns;  // ascending, at most IW_GAP_EDGES_MAX
+  bool trace_deliveries = false;            // one record per delivery
+  std::vector<std::string> routes;          // beside the known ones, each under IW_TEXT_MAX bytes
+  std::vector<std::string> deny;            // words of hooks.deny
 };
 
 // Size that the kernel accepts for a ring buffer of at least `bytes`.
@@ -34,11 +34,14 @@ std::uint64_t route_hash(std::string_view path);
 // libbpf's own first warning.
 std::string load_failure_reason(std::string_view log);
 
+// The program that libbpf says it could not load; empty if it names none.
+std::string failed_program(std::string_view log);
+
 class PacketPrograms {
  public:
-  // Loads the whole object; when that fails finds out which programs cannot be loaded by loading each alone, and goes on
-  // without them. A program that loads but cannot be attached is dropped in the same way. Fails when a required one is
-  // among them.
+  // Loads the whole object; when that fails finds the program that cannot be loaded, by loading programs alone, and
+  // goes on with the hook's next rung or without it. A program that loads but cannot be attached is dropped in the same
+  // way. Fails when a required one is among them.
   static base::Result<PacketPrograms> load(int cgroup_fd, const ProgramOptions& options);
 
   // For `doctor`: loads and attaches as above, but reports also when a required program fails.
@@ -63,6 +66,7 @@ class PacketPrograms {
   struct Links;
 
   PacketPrograms();
+  void try_upper_rungs(const ProgramOptions& options);
   base::Result<void> try_once(int cgroup_fd, const ProgramOptions& options, bool& again);
 
   std::unique_ptr<packet_bpf, SkeletonCloser> skeleton_;

@@ -32,9 +32,12 @@ struct Finding {
 
 std::string_view verdict_name(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kOk: return "ok";
-    case Verdict::kNote: return "note";
-    case Verdict::kBad: return "bad";
+    case Verdict::kOk:
+      return "ok";
+    case Verdict::kNote:
+      return "note";
+    case Verdict::kBad:
+      return "bad";
   }
   return "";
 }
@@ -69,8 +72,10 @@ Finding look_at_kernel() {
 // Of no use to the hooks of this version, which need neither; told because other tools and later rungs do.
 std::vector<Finding> look_at_tracing() {
   std::vector<Finding> findings;
-  const bool tracefs = access("/sys/kernel/tracing/events", F_OK) == 0 || access("/sys/kernel/debug/tracing/events", F_OK) == 0;
-  findings.push_back({"tracefs", Verdict::kOk, tracefs ? "mounted" : "not mounted; no hook of this version needs it", ""});
+  const bool tracefs =
+      access("/sys/kernel/tracing/events", F_OK) == 0 || access("/sys/kernel/debug/tracing/events", F_OK) == 0;
+  findings.push_back(
+      {"tracefs", Verdict::kOk, tracefs ? "mounted" : "not mounted; no hook of this version needs it", ""});
   const std::string paranoid = one_line("/proc/sys/kernel/perf_event_paranoid");
   findings.push_back({"perf_event_paranoid", Verdict::kOk,
                       (paranoid.empty() ? "not to be read" : paranoid) + "; no hook of this version needs it", ""});
@@ -88,23 +93,22 @@ Finding look_at_capabilities() {
   return from_result("capabilities", capture::check_capabilities(), "CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN");
 }
 
-// A stream from another cgroup, through programs that are loaded for it alone.
-Finding try_self_check(const capture::CgroupRoot& cgroup, daemon::SelfCheck& check) {
+// A stream from another cgroup.
+Finding try_self_check(const std::string& cgroup_root, capture::PacketPrograms programs, daemon::SelfCheck& check) {
   Finding finding{"self-check", Verdict::kOk, "a stream from another cgroup was seen from both ends", ""};
-  auto programs = capture::PacketPrograms::load(cgroup.fd.get(), {});
-  if (!programs) return {"self-check", Verdict::kBad, programs.error().why, programs.error().fix};
-  auto source = capture::KernelSource::open(std::move(*programs));
+  auto source = capture::KernelSource::open(std::move(programs));
   if (!source) return {"self-check", Verdict::kBad, source.error().why, source.error().fix};
-  check.start(cgroup.path, std::chrono::steady_clock::now());
+  check.start(cgroup_root, std::chrono::steady_clock::now());
   while (!check.ended()) {
     usleep(10'000);
     check.poll(std::chrono::steady_clock::now());
-    (void)(*source)->drain([&](const iw_header& header, std::span<const std::byte> bytes) {
+    auto drained = (*source)->drain([&](const iw_header& header, std::span<const std::byte> bytes) {
       if (header.kind == IW_REC_DELIVERY) return;
       iw_record record;
       std::memcpy(&record, bytes.data(), sizeof record);
       check.takes(record, header.kind == IW_REC_FINAL);
     });
+    if (!drained) return {"self-check", Verdict::kBad, drained.error().why, drained.error().fix};
   }
   if (check.state() != daemon::SelfCheck::State::kPassed) {
     return {"self-check", Verdict::kBad, check.reason(), "report it with this output"};
@@ -117,9 +121,29 @@ Finding try_self_check(const capture::CgroupRoot& cgroup, daemon::SelfCheck& che
   return finding;
 }
 
-std::string hook_says(const capture::Hook& hook, const capture::HookState& state) {
-  if (state.chosen) return "loads, attaches: " + std::string(hook.gives);
-  return state.unusable + ". Lost: " + std::string(hook.without);
+// The program that serves this hook; empty if none does.
+std::string_view serving_program(const capture::Hook& hook, const capture::HookStates& states) {
+  for (std::size_t i = 0; i < capture::kHooks.size(); ++i) {
+    if (states[i].chosen && capture::kHooks[i].hook == hook.hook) return capture::kHooks[i].program;
+  }
+  return "";
+}
+
+Finding look_at_hook(std::size_t index, const capture::HookStates& states) {
+  const capture::Hook& hook = capture::kHooks[index];
+  const capture::HookState& state = states[index];
+  Finding finding{std::string(hook.program), Verdict::kOk, "", ""};
+  const std::string_view serving = serving_program(hook, states);
+  if (state.chosen) {
+    finding.says = "loads, attaches: " + std::string(hook.gives);
+  } else if (!serving.empty()) {
+    finding.says = std::string(serving) + " is used" + (state.unusable.empty() ? "" : " instead: " + state.unusable);
+  } else {
+    finding.verdict = hook.required ? Verdict::kBad : Verdict::kNote;
+    finding.says = state.unusable + ". Lost: " + std::string(hook.without);
+    finding.mend = hook.mend;
+  }
+  return finding;
 }
 
 void print_text(const std::vector<Finding>& findings, const capture::HookStates* states, bool works) {
@@ -134,10 +158,8 @@ void print_text(const std::vector<Finding>& findings, const capture::HookStates*
   } else {
     std::printf("\nhooks\n");
     for (std::size_t i = 0; i < capture::kHooks.size(); ++i) {
-      const capture::Hook& hook = capture::kHooks[i];
-      const capture::HookState& state = (*states)[i];
-      const Verdict verdict = state.chosen ? Verdict::kOk : hook.required ? Verdict::kBad : Verdict::kNote;
-      print(hook.program, verdict, hook_says(hook, state), state.chosen ? "" : hook.mend);
+      const Finding finding = look_at_hook(i, *states);
+      print(finding.name, finding.verdict, finding.says, finding.mend);
     }
   }
   std::printf("\n%s\n", works ? "the agent works here" : "the agent cannot work here");
@@ -154,15 +176,13 @@ void print_json(const std::vector<Finding>& findings, const capture::HookStates*
   for (std::size_t i = 0; states != nullptr && i < capture::kHooks.size(); ++i) {
     const capture::Hook& hook = capture::kHooks[i];
     const capture::HookState& state = (*states)[i];
-    nlohmann::ordered_json entry{{"hook", hook.hook()},
-                                 {"rung", hook.rung()},
-                                 {"signal", hook.signal},
-                                 {"required", hook.required},
-                                 {"loads", state.loads},
-                                 {"attaches", state.chosen},
+    nlohmann::ordered_json entry{{"hook", hook.hook},         {"rung", hook.rung},    {"signal", hook.signal},
+                                 {"required", hook.required}, {"loads", state.loads}, {"attaches", state.chosen},
                                  {"gives", hook.gives}};
-    if (!state.chosen) {
+    if (!state.unusable.empty()) {
       entry["reason"] = state.unusable;
+    }
+    if (serving_program(hook, *states).empty()) {
       entry["lost"] = hook.without;
       entry["mend"] = hook.mend;
     }
@@ -193,12 +213,13 @@ int run_doctor(const DoctorOptions& options) {
   std::optional<capture::HookStates> states;
   bool hooks_work = false;
   if (works()) {
-    states = capture::PacketPrograms::probe(cgroup->fd.get(), {});
-    hooks_work = true;
-    for (std::size_t i = 0; i < capture::kHooks.size(); ++i) {
-      hooks_work &= (*states)[i].chosen || !capture::kHooks[i].required;
+    if (auto programs = capture::PacketPrograms::load(cgroup->fd.get(), {})) {
+      states = programs->states();
+      hooks_work = true;
+      findings.push_back(try_self_check(cgroup->path, std::move(*programs), check));
+    } else {
+      states = capture::PacketPrograms::probe(cgroup->fd.get(), {});  // also what works beside it
     }
-    if (hooks_work) findings.push_back(try_self_check(*cgroup, check));
   }
   const bool all = works() && hooks_work;
   (options.json ? print_json : print_text)(findings, states ? &*states : nullptr, all);

@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   cli::DoctorOptions doctor;
   CLI::App* doctor_command = app.add_subcommand("doctor", "Say what works with this kernel and these rights.");
   doctor_command->add_flag("--json", doctor.json, "Print JSON.");
-  doctor_command->add_option("--host-root", doctor.host_root, "Where the host's file system is seen.")->type_name("DIR");
+  doctor_command->add_option("--host-root", doctor.host_root, "Where the host's file system is seen.")
+      ->type_name("DIR");
   doctor_command->add_option("--cgroup-root", doctor.cgroup_root, "Root of the host's cgroup v2 hierarchy.")
       ->type_name("DIR");
 

@@ -90,8 +90,10 @@ class Agent {
     std::unique_ptr<ControlSocket> control;
     if (!config_.socket.empty()) {
       auto opened = ControlSocket::open(config_.socket);
-      if (opened) control = std::move(*opened);
-      else base::log_warn(opened.error().to_string() + " (going on without it: `inferwire top` will not work)");
+      if (opened)
+        control = std::move(*opened);
+      else
+        base::log_warn(opened.error().to_string() + " (going on without it: `inferwire top` will not work)");
     }
     registry_.set(metrics::FamilyId::kBuildInfo, {INFERWIRE_VERSION, INFERWIRE_REVISION}, 1);
 
@@ -158,10 +160,9 @@ class Agent {
                  : prometheus::text_response(503, "the reader's loop does not turn\n");
     };
     readiness_.beat(std::chrono::steady_clock::now());
-    auto server = prometheus::HttpServer::start({.address = config_.listen},
-                                                {{"/metrics", [this] { return exporter_->scrape(); }},
-                                                 {"/healthz", healthy},
-                                                 {"/readyz", ready}});
+    auto server = prometheus::HttpServer::start(
+        {.address = config_.listen},
+        {{"/metrics", [this] { return exporter_->scrape(); }}, {"/healthz", healthy}, {"/readyz", ready}});
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
     base::log_info("listening on " + server_->address());

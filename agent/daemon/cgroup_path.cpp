@@ -65,8 +65,8 @@ std::string pod_uid(std::string_view part) {
 std::string undo_unit_escapes(std::string_view name) {
   std::string plain;
   for (std::size_t i = 0; i < name.size(); ++i) {
-    const bool escape = i + 3 < name.size() && name[i] == '\\' && name[i + 1] == 'x' && is_hex(name[i + 2]) &&
-                        is_hex(name[i + 3]);
+    const bool escape =
+        i + 3 < name.size() && name[i] == '\\' && name[i + 1] == 'x' && is_hex(name[i + 2]) && is_hex(name[i + 3]);
     if (!escape) {
       plain += name[i];
       continue;

@@ -143,11 +143,7 @@ SetResult set_ports(Config& config, Values values) {
 SetResult set_deny(Config& config, Values values) {
   std::vector<std::string> words(values.begin(), values.end());
   if (const auto unknown = capture::unknown_deny_word(words)) {
-    std::vector<std::string> known;
-    for (const capture::Hook& hook : capture::kHooks) {
-      for (std::string_view word : {hook.family, hook.hook(), hook.rung(), hook.program}) known.emplace_back(word);
-    }
-    const auto nearest = nearest_name(*unknown, known);
+    const auto nearest = nearest_name(*unknown, capture::deny_words());
     return no("has '" + *unknown + "', which is no hook" + (nearest ? "; did you mean '" + *nearest + "'?" : "") +
               " (`inferwire doctor` lists them)");
   }
@@ -156,13 +152,13 @@ SetResult set_deny(Config& config, Values values) {
 }
 
 constexpr std::array kKeys{
-    ConfigKey{"listen", "ADDRESS:PORT", false, "127.0.0.1:9810",
-              "Where /metrics, /healthz and /readyz are served.", set_listen},
+    ConfigKey{"listen", "ADDRESS:PORT", false, "127.0.0.1:9810", "Where /metrics, /healthz and /readyz are served.",
+              set_listen},
     ConfigKey{"records", "FILE", false, "",
               "Append finished requests to this file, one JSON object a line; - is standard output.",
               set_file<&Config::records>},
-    ConfigKey{"host_root", "DIR", false, "/",
-              "Where the host's file system is seen, for an agent in a container.", set_file<&Config::host_root>},
+    ConfigKey{"host_root", "DIR", false, "/", "Where the host's file system is seen, for an agent in a container.",
+              set_file<&Config::host_root>},
     ConfigKey{"cgroup_root", "DIR", false, "",
               "Root of the host's cgroup v2 hierarchy; found by itself in the host's cgroup namespace.",
               set_file<&Config::cgroup_root>},
@@ -400,21 +396,22 @@ base::Result<Config> load_config(const std::string& file, const Environment& env
 
 std::string config_markdown() {
   std::ostringstream text;
-  text << "# Configuration\n\n"
-          "Made by `inferwire help --configuration`; do not edit.\n\n"
-          "Each key can be given in a YAML file (`--config FILE` or `INFERWIRE_CONFIG`), in the environment, or as a\n"
-          "flag of `inferwire agent`. Flags win over the environment, the environment over the file. An unknown or\n"
-          "repeated key in the file is an error. Dots are levels: `series.models: 8` and `series: {models: 8}` are the\n"
-          "same. Lists are YAML sequences, or separated by commas. Durations have a unit (`250ms`, `5s`, `1m`), sizes\n"
-          "may have one (`4MiB`).\n\n"
-          "| key | flag | environment | value | default | meaning |\n"
-          "| --- | --- | --- | --- | --- | --- |\n";
+  text
+      << "# Configuration\n\n"
+         "Made by `inferwire help --configuration`; do not edit.\n\n"
+         "Each key can be given in a YAML file (`--config FILE` or `INFERWIRE_CONFIG`), in the environment, or as a\n"
+         "flag of `inferwire agent`. Flags win over the environment, the environment over the file. An unknown or\n"
+         "repeated key in the file is an error. Dots are levels: `series.models: 8` and `series: {models: 8}` are the\n"
+         "same. Lists are YAML sequences, or separated by commas. Durations have a unit (`250ms`, `5s`, `1m`), sizes\n"
+         "may have one (`4MiB`).\n\n"
+         "| key | flag | environment | value | default | meaning |\n"
+         "| --- | --- | --- | --- | --- | --- |\n";
   for (const ConfigKey& key : kKeys) {
     std::string value(key.value);
     for (std::size_t at = 0; (at = value.find('|', at)) != std::string::npos; at += 2) value.insert(at, "\\");
     text << "| `" << key.name << "` | `" << key.flag() << "` | `" << key.environment() << "` | " << value
-         << (key.list ? ", ..." : "") << " | " << (key.preset.empty() ? "" : "`" + std::string(key.preset) + "`") << " | "
-         << key.help << " |\n";
+         << (key.list ? ", ..." : "") << " | " << (key.preset.empty() ? "" : "`" + std::string(key.preset) + "`")
+         << " | " << key.help << " |\n";
   }
   return text.str();
 }

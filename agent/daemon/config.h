@@ -47,11 +47,11 @@ struct Config {
 using SetResult = tl::expected<void, std::string>;
 
 struct ConfigKey {
-  std::string_view name;       // in the file; dots are levels
-  std::string_view value;      // what the value is, as --help shows it: "DURATION"
-  bool list;                   // several values: a YAML sequence, or separated by commas
-  std::string_view preset;     // default, as a user would write it
-  std::string_view help;       // one sentence
+  std::string_view name;    // in the file; dots are levels
+  std::string_view value;   // what the value is, as --help shows it: "DURATION"
+  bool list;                // several values: a YAML sequence, or separated by commas
+  std::string_view preset;  // default, as a user would write it
+  std::string_view help;    // one sentence
   SetResult (*set)(Config&, std::span<const std::string>);
 
   std::string flag() const;         // "--hooks.deny"

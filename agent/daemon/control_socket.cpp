@@ -16,9 +16,7 @@ namespace {
 
 constexpr char kWhat[] = "open the agent's socket";
 
-base::UniqueFd make_socket() {
-  return base::UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-}
+base::UniqueFd make_socket() { return base::UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 bool somebody_listens(const sockaddr_un& address) {
   const base::UniqueFd probe = make_socket();
@@ -80,8 +78,8 @@ bool ControlSocket::advance(Client& client, const Answer& answer) {
     client.answered = true;
   }
   while (client.sent < client.answer.size()) {
-    const ssize_t sent = send(client.fd.get(), client.answer.data() + client.sent, client.answer.size() - client.sent,
-                              MSG_NOSIGNAL);
+    const ssize_t sent =
+        send(client.fd.get(), client.answer.data() + client.sent, client.answer.size() - client.sent, MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (sent <= 0) return false;
     client.sent += static_cast<std::size_t>(sent);

@@ -67,8 +67,7 @@ void CgroupDirectory::walk() {
   struct stat status {};
   if (stat(root_.c_str(), &status) == 0) paths_[status.st_ino] = {"/", walks_};
   std::size_t left = kFoldersMax;
-  walk_folder(root_, "", 0, left,
-              [this](std::uint64_t id, const std::string& path) { paths_[id] = {path, walks_}; });
+  walk_folder(root_, "", 0, left, [this](std::uint64_t id, const std::string& path) { paths_[id] = {path, walks_}; });
   if (paths_.size() <= paths_max_) return;
   std::erase_if(paths_, [this](const auto& entry) { return entry.second.walk != walks_; });
 }
@@ -156,8 +155,10 @@ model::Identity IdentityResolver::resolve(std::uint64_t cgroup_id, std::uint32_t
 }
 
 model::Identity IdentityResolver::of_connection(const iw_conn& connection, Time now) {
-  const std::uint64_t cgroup = connection.owner_cgroup_id != 0 ? connection.owner_cgroup_id : connection.socket_cgroup_id;
-  return resolve(cgroup, connection.owner_pid, {connection.comm, strnlen(connection.comm, sizeof connection.comm)}, now);
+  const std::uint64_t cgroup =
+      connection.owner_cgroup_id != 0 ? connection.owner_cgroup_id : connection.socket_cgroup_id;
+  return resolve(cgroup, connection.owner_pid, {connection.comm, strnlen(connection.comm, sizeof connection.comm)},
+                 now);
 }
 
 model::Identity IdentityResolver::of_count(const iw_count_key& key, const iw_count& count, Time now) {

@@ -49,13 +49,26 @@ void report_process(metrics::Registry& registry) {
   double user = 0, system = 0, threads = 0, start = 0, virtual_bytes = 0, resident_pages = 0;
   for (int field = 3; field <= 24 && fields; ++field) {
     switch (field) {
-      case 14: fields >> user; break;
-      case 15: fields >> system; break;
-      case 20: fields >> threads; break;
-      case 22: fields >> start; break;
-      case 23: fields >> virtual_bytes; break;
-      case 24: fields >> resident_pages; break;
-      default: fields >> skipped;
+      case 14:
+        fields >> user;
+        break;
+      case 15:
+        fields >> system;
+        break;
+      case 20:
+        fields >> threads;
+        break;
+      case 22:
+        fields >> start;
+        break;
+      case 23:
+        fields >> virtual_bytes;
+        break;
+      case 24:
+        fields >> resident_pages;
+        break;
+      default:
+        fields >> skipped;
     }
   }
   rlimit descriptors{};

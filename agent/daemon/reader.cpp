@@ -33,10 +33,34 @@ constexpr std::array<std::string_view, IW_REC_KINDS> kKindNames = {"", "final", 
 constexpr std::array<std::string_view, 4> kModes = {"starting", "full", "degraded", "blind"};
 
 // Counters of the packet path, as `status` calls them; records and empty names are told elsewhere.
-constexpr std::array<std::string_view, IW_STAT_MAX> kStatNames = {
-    "", "", "", "", "", "", "", "", "requests_finished", "chunks", "deliveries", "no_slot", "lock_busy", "hole_dropped",
-    "hole_kept", "resync", "suspect", "suspect_dropped", "not_http", "pipeline_full", "storage_failed", "counts_full",
-    "ignored", "listener_bytes", "overlong", "followed", "malformed", "flows"};
+constexpr std::array<std::string_view, IW_STAT_MAX> kStatNames = {"",
+                                                                  "",
+                                                                  "",
+                                                                  "",
+                                                                  "",
+                                                                  "",
+                                                                  "",
+                                                                  "",
+                                                                  "requests_finished",
+                                                                  "chunks",
+                                                                  "deliveries",
+                                                                  "no_slot",
+                                                                  "lock_busy",
+                                                                  "hole_dropped",
+                                                                  "hole_kept",
+                                                                  "resync",
+                                                                  "suspect",
+                                                                  "suspect_dropped",
+                                                                  "not_http",
+                                                                  "pipeline_full",
+                                                                  "storage_failed",
+                                                                  "counts_full",
+                                                                  "ignored",
+                                                                  "listener_bytes",
+                                                                  "overlong",
+                                                                  "followed",
+                                                                  "malformed",
+                                                                  "flows"};
 
 std::int64_t clock_ns(clockid_t clock) {
   timespec now{};
@@ -126,7 +150,7 @@ base::Result<void> Reader::turn(Time now) {
     if (auto done = drain(now); !done) return done;
     next_drain_ = now + parts_.config.drain_interval;
   }
-  if (now >= next_check_) advance_self_check(now);
+  if (now >= next_check_ || parts_.self_check->state() != last_check_) advance_self_check(now);
   if (now >= next_read_open_) {
     if (auto done = read_open(now); !done) return done;
     next_read_open_ = now + parts_.config.partial_interval;
@@ -140,7 +164,6 @@ base::Result<void> Reader::turn(Time now) {
 
 void Reader::advance_self_check(Time now) {
   SelfCheck& check = *parts_.self_check;
-  check.poll(now);
   next_check_ = now + kCheckEvery;
   const bool changed = check.state() != last_check_;
   last_check_ = check.state();
@@ -168,6 +191,7 @@ void Reader::advance_self_check(Time now) {
 }
 
 base::Result<void> Reader::drain(Time now) {
+  parts_.self_check->poll(now);  // its ports were told before its first packet: they are known before its first record
   clock_.mono_to_unix_offset_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
   return parts_.source->drain(
       [&](const iw_header& header, std::span<const std::byte> bytes) { on_record(header, bytes, now); });
@@ -225,12 +249,11 @@ bool Reader::is_own_scrape(const iw_count_key& key) const {
 
 base::Result<void> Reader::read_open(Time now) {
   if (auto done = drain(now); !done) return done;  // first: what is open now is newer
-  auto walked = parts_.source->read_open(
-      [&](const iw_header&, std::span<const std::byte> bytes) {
-        iw_record record;
-        std::memcpy(&record, bytes.data(), sizeof record);
-        on_request(record, now, true);
-      });
+  auto walked = parts_.source->read_open([&](const iw_header&, std::span<const std::byte> bytes) {
+    iw_record record;
+    std::memcpy(&record, bytes.data(), sizeof record);
+    on_request(record, now, true);
+  });
   if (!walked) return walked;
   auto counted = parts_.source->read_counts([&](const iw_count_key& key, const iw_count& delta) {
     if (is_own_scrape(key) || parts_.self_check->takes(key)) return;
@@ -246,8 +269,8 @@ base::Result<void> Reader::read_open(Time now) {
   return {};
 }
 
-// Each record that the kernel has made is exported or lost. Seen is what has come plus what was lost, so that the sum is
-// right at every moment, not only when the ring buffer happens to be empty; status_json() compares with the kernel.
+// Each record that the kernel has made is exported or lost. Seen is what has come plus what was lost, so that the sum
+// is right at every moment, not only when the ring buffer happens to be empty; status_json() compares with the kernel.
 void Reader::report_records(capture::KernelStats stats) {
   for (std::size_t kind = IW_REC_FINAL; kind < IW_REC_KINDS; ++kind) {
     stats[IW_STAT_RECORDS_SEEN + kind] = delivered_[kind] - excluded_[kind] + stats[IW_STAT_RECORDS_LOST + kind];
@@ -281,7 +304,7 @@ void Reader::report_signals() {
 
   for (std::size_t i = 0; i < capture::kHooks.size(); ++i) {
     if (!parts_.source->states()[i].chosen) continue;
-    registry.set(FamilyId::kHookInfo, {capture::kHooks[i].hook(), capture::kHooks[i].rung()}, 1);
+    registry.set(FamilyId::kHookInfo, {capture::kHooks[i].hook, capture::kHooks[i].rung}, 1);
   }
 }
 
@@ -368,8 +391,8 @@ std::string Reader::status_json() {
 
   for (std::size_t i = 0; i < capture::kHooks.size(); ++i) {
     const capture::HookState& state = parts_.source->states()[i];
-    nlohmann::ordered_json hook{{"hook", capture::kHooks[i].hook()}, {"rung", capture::kHooks[i].rung()},
-                                {"used", state.chosen}};
+    nlohmann::ordered_json hook{
+        {"hook", capture::kHooks[i].hook}, {"rung", capture::kHooks[i].rung}, {"used", state.chosen}};
     if (!state.unusable.empty()) hook["reason"] = state.unusable;
     status["hooks"].push_back(std::move(hook));
   }
@@ -393,12 +416,9 @@ std::string Reader::status_json() {
     if (use.entries) status["maps"][use.map]["entries"] = *use.entries;
   }
   const model::TrackerStatus tracked = tracker_.status();
-  status["requests"] = {{"open", tracked.open_requests},
-                        {"open_streams", tracked.open_streams},
-                        {"finished", tracked.finished_total},
-                        {"forgotten", tracked.forgotten_total},
-                        {"stale_records", tracked.stale_total},
-                        {"unfollowed", tracked.unfollowed_total}};
+  status["requests"] = {{"open", tracked.open_requests},        {"open_streams", tracked.open_streams},
+                        {"finished", tracked.finished_total},   {"forgotten", tracked.forgotten_total},
+                        {"stale_records", tracked.stale_total}, {"unfollowed", tracked.unfollowed_total}};
   return status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

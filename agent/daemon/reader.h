@@ -32,10 +32,10 @@ class Reader {
     std::string listen_address;  // as bound
     std::unique_ptr<capture::KernelSource> source;
     std::unique_ptr<SelfCheck> self_check;
-    std::unique_ptr<ControlSocket> control;             // may be null
+    std::unique_ptr<ControlSocket> control;               // may be null
     std::unique_ptr<jsonl::RecordWriter> records;         // may be null
     std::unique_ptr<jsonl::RecordWriter> delivery_trace;  // may be null
-    metrics::Registry* registry = nullptr;              // ours alone from now on
+    metrics::Registry* registry = nullptr;                // ours alone from now on
     prometheus::PrometheusExporter* exporter = nullptr;
     Readiness* readiness = nullptr;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's proof that it sees traffic: a small LLM stream over loopback, made by a child process in another cgroup.
-// It must come back as two finished requests, one of each role, with the right counts. The stream is in no metric and in
-// no record.
+// It must come back as two finished requests, one of each role, with the right counts. The stream is in no metric and
+// in no record.
 //
 //   state     | until
 //   waiting   | start(): the child exists, and waits
@@ -43,7 +43,7 @@ class SelfCheck {
   // Advances: reads what the child says, looks at the deadline. Call it every few milliseconds while running.
   void poll(Time now);
 
-  // Is this a record of the check's own stream? Then it is looked at here and is nobody else's.
+  // Is this a record of a self-check's stream? Ours is looked at here; another agent's is nobody's business either.
   bool takes(const iw_record& record, bool final);
   bool takes(const iw_delivery& delivery) const;
   bool takes(const iw_count_key& key) const;
