@@ -198,7 +198,7 @@ IW_INLINE int iw_response_begin(struct iw_flow *f, struct iw_window *w)
 	if (!f->live)
 		return 2;
 	if (f->record.request.head.flags & IW_REQ_RESPONSE_DONE) {
-		if (!f->queued)
+		if (!f->queued && !f->dropped)
 			return 2;
 		/* The next answer of a pipeline starts before the last one was acknowledged. */
 		f->record.request.head.flags |= IW_REQ_MARKS_MERGED;

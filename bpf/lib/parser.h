@@ -319,6 +319,13 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 
 /* ---- Heads ---- */
 
+IW_INLINE int iw_path_ends(struct iw_window *w, iw_u32 pos, iw_u32 end)
+{
+	iw_u8 c = IW_AT(w, pos);
+
+	return pos >= end || c <= ' ' || c == '?' || c == '#';
+}
+
 /* FNV-1a of a path up to '?', '#' or blank, at most 64 bytes: routes are compared by it. Returns 0 if it is longer. */
 IW_INLINE iw_u64 iw_path_hash(struct iw_window *w, iw_u32 pos, iw_u32 end)
 {
@@ -326,13 +333,11 @@ IW_INLINE iw_u64 iw_path_hash(struct iw_window *w, iw_u32 pos, iw_u32 end)
 	iw_u32 i, ended = 0;
 
 	for (i = 0; i < 65; i++) {
-		iw_u8 c = IW_AT(w, pos + i);
-
-		if (pos + i >= end || c <= ' ' || c == '?' || c == '#') {
+		if (iw_path_ends(w, pos + i, end)) {
 			ended = 1;
 			break;
 		}
-		h ^= c;
+		h ^= IW_AT(w, pos + i);
 		h *= 0x100000001b3ull;
 	}
 	return ended ? h : 0;
@@ -365,12 +370,15 @@ IW_GLOBAL int iw_route(struct iw_window *w, iw_u32 pos, iw_u32 end)
 	if (IW_LOAD(w, pos) == IW_WORD('/', 'v', '2', '/', 'm', 'o', 'd', 'e') &&
 	    (IW_LOAD(w, pos + 8) & IW_FIRST(3)) == IW_WORD('l', 's', '/', 0, 0, 0, 0, 0)) {
 		for (i = 11; i < 72; i++) {
-			iw_u32 at = pos + i;
+			iw_u32 at = pos + i, stream;
 
-			if (at >= end || IW_AT(w, at) == ' ')
+			if (iw_path_ends(w, at, end))
 				break;
-			if (IW_LOAD(w, at) == IW_WORD('/', 'g', 'e', 'n', 'e', 'r', 'a', 't') && IW_AT(w, at + 8) == 'e')
-				return IW_AT(w, at + 9) == '_' ? IW_ROUTE_TRITON_STREAM : IW_ROUTE_TRITON;
+			if (IW_LOAD(w, at) != IW_WORD('/', 'g', 'e', 'n', 'e', 'r', 'a', 't') || IW_AT(w, at + 8) != 'e')
+				continue;
+			stream = (IW_LOAD(w, at + 9) & IW_FIRST(7)) == IW_WORD('_', 's', 't', 'r', 'e', 'a', 'm', 0) ? 7 : 0;
+			if (iw_path_ends(w, at + 9 + stream, end))
+				return stream ? IW_ROUTE_TRITON_STREAM : IW_ROUTE_TRITON;
 		}
 	}
 	return IW_ROUTE_OTHER;
