@@ -283,9 +283,11 @@ keep_files() {
 }
 
 collect_records() {
-  local found wanted=$((requests * records_per_request)) status=0 stopped=0
-  found=$(node deploy/demo/records.mjs "$records" "$wanted" 10) || status=1
+  local found others wanted=$((requests * records_per_request)) status=0 stopped=0
+  node deploy/demo/records.mjs "$records" "$work/client.jsonl" "$records_per_request" 10 >"$work/count" || status=1
+  read -r found others <"$work/count"
   say "records: $found of $wanted ($requests requests, each seen at $records_per_request sockets)"
+  [ "$others" -eq 0 ] || say "         and $others of other requests on this machine meanwhile"
   stop "$agent_pid" 5 || stopped=$?
   [ "$stopped" -eq 0 ] || {
     explain agent
