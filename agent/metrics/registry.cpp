@@ -129,6 +129,14 @@ void Registry::zero(FamilyId id) {
   for (auto& [key, series] : family.series) series.value = 0;
 }
 
+void Registry::clear(FamilyId id) {
+  FamilyState& family = state(id);
+  IW_CHECK(family.family->type == MetricType::kGauge && family.workload_index < 0 && family.model_index < 0);
+  family.series.clear();
+  family.ordered.clear();
+  family.overflow = nullptr;
+}
+
 void Registry::observe(FamilyId id, Labels labels, double value, std::uint64_t times) {
   FamilyState& family = state(id);
   IW_CHECK(family.family->type == MetricType::kHistogram);
@@ -290,7 +298,7 @@ void Registry::order_series(FamilyState& family) {
 }
 
 std::shared_ptr<const Snapshot> Registry::snapshot() {
-  zero(FamilyId::kSeries);
+  clear(FamilyId::kSeries);
   write_own_series();
   auto snapshot = std::make_shared<Snapshot>();
   for (FamilyState& family : families_) {

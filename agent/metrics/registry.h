@@ -81,6 +81,10 @@ class Registry {
   // add() or raise() for all that is open. That is exact in the overflow set too.
   void zero(FamilyId id);
 
+  // Gauge that no workload owns: drops all its series. For gauges whose labels are the news (`reason`): clear(), then
+  // set() what holds now; with zero() the old reason would stay, at 0.
+  void clear(FamilyId id);
+
   // Histogram.
   void observe(FamilyId id, Labels labels, double value, std::uint64_t times = 1);
 
