@@ -9,7 +9,7 @@ namespace inferwire::cli {
 namespace {
 
 constexpr std::size_t kBarMax = 120;
-constexpr std::size_t kLabelColumns = 34;  // of a waterfall line, before the bar
+constexpr std::size_t kLabelColumns = 35;  // of a waterfall line, before the bar
 // Phases shorter than this are listed by name only, unless they are the longest.
 constexpr std::uint64_t kTooShortNs = 5'000;
 
@@ -258,12 +258,12 @@ std::string exchange_title(const Exchange& exchange, std::size_t number, const S
   return style.bold(text) + "\n";
 }
 
-std::string verdict_line(const Exchange& exchange, const Verdict& verdict, const Style& style) {
+std::string verdict_line(const Axis& axis, const Verdict& verdict, const Style& style) {
   if (verdict.request == nullptr || verdict.ns == 0) return {};
   const ShownRequest& r = *verdict.request;
   const std::string mark = style.utf8 ? "» " : "> ";
   const std::string most = "most time: " + safe_text(verdict.phase, style.utf8) + ", " + ms_text(verdict.ns) + " ms (" +
-                           percent_text(verdict.ns, exchange.hops.front().request->duration_ns) + "), " +
+                           percent_text(verdict.ns, static_cast<std::uint64_t>(axis.end_ns - axis.start_ns)) + "), " +
                            safe_text(r.role, style.utf8) + " " + who(r, style);
   std::string text = "  " + mark + style.yellow(most);
   const std::string_view meaning = phase_meaning(verdict.phase);
@@ -271,6 +271,13 @@ std::string verdict_line(const Exchange& exchange, const Verdict& verdict, const
   const std::string why = ": " + std::string(meaning);
   if (display_width(text) + display_width(why) <= style.width) return text + why + "\n";
   return text + "\n" + flow({std::string(meaning)}, 4, style);
+}
+
+std::string longest_phase_text(const ShownRequest& r, const Style& style) {
+  const auto longest = std::max_element(r.phases.begin(), r.phases.end(),
+                                        [](const ShownPhase& a, const ShownPhase& b) { return a.ns < b.ns; });
+  if (longest == r.phases.end()) return "-";
+  return safe_text(longest->name, style.utf8) + " " + percent_text(longest->ns, r.duration_ns);
 }
 
 bool has_child(const Exchange& exchange, std::size_t index) {
@@ -303,7 +310,7 @@ Verdict longest_phase(const Exchange& exchange) {
 
 std::string render_table(const std::vector<Exchange>& exchanges, const Style& style) {
   Table table({{"#", true},
-               {"start (UTC)", false, 2},
+               {"start (UTC)", false, 7},
                {"role"},
                {"who"},
                {"route", false, 9},
@@ -315,7 +322,8 @@ std::string render_table(const std::vector<Exchange>& exchanges, const Style& st
                {"tokens", true, 5},
                {"gap p50/p99/max ms", true, 6},
                {"RTT ms", true, 8},
-               {"retrans", true, 4}});
+               {"retrans", true, 4},
+               {"longest phase", false, 3}});
   const std::size_t name_columns = style.width >= 120 ? 28 : 16;
   std::string date;
   for (std::size_t number = 1; number <= exchanges.size(); ++number) {
@@ -329,7 +337,8 @@ std::string render_table(const std::vector<Exchange>& exchanges, const Style& st
                      shorten(safe_text(r.route, style.utf8), 32, style.utf8), code_text(r, style),
                      outcome_text(r, style), ms_text(r.duration_ns), ms_or_dash(ttft_of(r)), number_or_dash(r.chunks),
                      number_or_dash(r.tokens_output), gaps_text(gaps_of(r)),
-                     r.rtt_mean_us ? rtt_text(*r.rtt_mean_us) : "-", number_or_dash(r.retransmitted)});
+                     r.rtt_mean_us ? rtt_text(*r.rtt_mean_us) : "-", number_or_dash(r.retransmitted),
+                     longest_phase_text(r, style)});
     }
   }
   return (date.empty() ? "" : style.dim(date) + "\n") + table.to_string(style);
@@ -339,7 +348,7 @@ std::string render_waterfall(const Exchange& exchange, std::size_t number, const
   if (exchange.hops.empty()) return {};
   const Axis axis = axis_of(exchange);
   const Verdict verdict = longest_phase(exchange);
-  std::string text = exchange_title(exchange, number, style) + verdict_line(exchange, verdict, style);
+  std::string text = exchange_title(exchange, number, style) + verdict_line(axis, verdict, style);
   for (const Hop& hop : exchange.hops) {
     const ShownRequest& r = *hop.request;
     const std::string_view longest = verdict.request == &r ? std::string_view(verdict.phase) : std::string_view();

@@ -210,7 +210,8 @@ std::string bar(double from, double to, std::size_t columns, bool utf8) {
   const double left = std::clamp(from, 0.0, 1.0) * cells;
   const double right = std::clamp(to, from, 1.0) * cells;
   const std::size_t start = std::min(static_cast<std::size_t>(left), columns - 1);
-  const double length = std::max(0.0, right - static_cast<double>(start));
+  // Long bars end where they should, so that the next one begins there; short ones are as long as they should be.
+  const double length = right - left < 1 ? right - left : right - static_cast<double>(start);
   std::string text(start, ' ');
   if (!utf8) {
     const auto full = std::min<std::size_t>(static_cast<std::size_t>(length + 0.5), columns - start);

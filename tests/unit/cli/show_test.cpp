@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cli/show.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "agent/cli/show_render.h"
+#include "agent/model/json.h"
+#include "tests/unit/model/record_builder.h"
+
+namespace inferwire::cli {
+namespace {
+
+using test::RecordBuilder;
+
+std::string line_of(const RecordBuilder& builder, const std::string& workload, std::uint32_t pid, bool final = true) {
+  const model::Identity who{.workload = workload, .comm = workload, .pid = pid};
+  const model::Clock clock{1'764'532'800'000'000'000};
+  return model::to_json_line(model::make_request(builder.build(), final, clock), who) + "\n";
+}
+
+RecordBuilder client_record() {
+  return RecordBuilder::client()
+      .cookie(1)
+      .request_acked(0.2)
+      .response(5)
+      .first_content(812, 812, 812.1)
+      .chunks(64)
+      .end_marker(1200)
+      .tokens(64, 12)
+      .ends(1201, 1201.3)
+      .model("tiny");
+}
+
+RecordBuilder server_record() {
+  return RecordBuilder::server()
+      .cookie(2)
+      .accepted(-0.05)
+      .read(120)
+      .response(124)
+      .first_content(811, 810, 811.5)
+      .chunks(64)
+      .sent_gaps(9, 63)
+      .end_marker(1199)
+      .tokens(64, 12)
+      .ends(1200, 1200.5)
+      .rtt_us(20, 55, 90)
+      .retransmits(IW_PHASE_STREAM, 0, 2)
+      .model("tiny");
+}
+
+struct Shown {
+  int status;
+  std::string out;
+  std::string errors;
+};
+
+Shown shown(const std::string& text, Style style = {}) {
+  std::istringstream lines(text);
+  std::ostringstream out;
+  std::ostringstream errors;
+  const int status = show(lines, "records.jsonl", {}, style, out, errors);
+  return {status, out.str(), errors.str()};
+}
+
+Style utf8(std::size_t width = 80) { return {.color = false, .utf8 = true, .width = width}; }
+
+TEST(Show, SaysWhichPhaseOfWhichHopTookTheTime) {
+  const Shown result = shown(line_of(client_record(), "node", 100) + line_of(server_record(), "llama", 300), utf8(120));
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.out.find("» most time: server, 690.0 ms (57 %), server llama: the application working towards the "
+                            "first content"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("2 request records of 1 exchange"), std::string::npos);
+}
+
+TEST(Show, DrawsEveryPhaseWithItsTimeShareAndPlace) {
+  const Shown result = shown(line_of(server_record(), "llama", 300), utf8());
+  EXPECT_NE(result.out.find("read_wait           120.0  10 %  ████▌\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("server              690.0  57 %      ██████████████████████████"), std::string::npos);
+  EXPECT_NE(result.out.find("0.00: upload, accept_wait"), std::string::npos);
+  EXPECT_NE(result.out.find("retransmitted in stream: 2 fast"), std::string::npos);
+}
+
+TEST(Show, FitsIntoItsColumns) {
+  auto long_names = server_record().model(std::string(63, 'm')).finish_reason("a-long-reason").response_id("x");
+  const std::string text = line_of(client_record(), std::string(100, 'w'), 100) + line_of(long_names, "llama", 300) +
+                           line_of(server_record().cookie(9).ports(1, 2), "模型模型模型模型模型模型", 7);
+  for (const std::size_t width : {80u, 97u, 133u, 200u}) {
+    std::istringstream lines(shown(text, utf8(width)).out);
+    for (std::string line; std::getline(lines, line);) {
+      // Titles with addresses and names are not cut: what they say is needed.
+      if (line.find("→") != line.npos || line.find("←") != line.npos || line.starts_with("#")) continue;
+      if (line.find("most time") != line.npos) continue;
+      EXPECT_LE(display_width(line), width) << line;
+    }
+  }
+}
+
+TEST(Show, InAsciiThereIsNothingElse) {
+  Style style;
+  style.width = 80;
+  const std::string out =
+      shown(line_of(client_record().model("modèle"), "node", 100) + line_of(server_record(), "llama", 300), style).out;
+  for (const char c : out) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << out;
+  EXPECT_NE(out.find("server              690.0  57 %      ####"), std::string::npos) << out;
+}
+
+TEST(Show, NothingFromARecordReachesTheTerminalRaw) {
+  const std::string evil = "\\u001b]0;pwned\\u0007\\u202e";
+  const std::string record = R"({"type":"request","v":1,"start_unix_ns":1764532800000000000,"duration_ns":5,"role":")" +
+                             evil + R"(","workload":")" + evil + R"(","local":")" + evil + R"(","route":")" + evil +
+                             R"(","model":")" + evil + R"(","outcome":")" + evil + R"(","finish_reason":")" + evil +
+                             R"(","method":")" + evil + R"(","phases_ns":{")" + evil + R"(":5},"phases_missing":[")" +
+                             evil + R"("],"retransmits":{")" + evil + R"(":{")" + evil + R"(":1}}})" + "\n" +
+                             R"({"type":")" + evil + R"("})" + "\n";
+  const Shown result = shown(record, utf8());
+  for (const std::string& text : {result.out, result.errors}) {
+    EXPECT_EQ(text.find('\x1b'), text.npos);
+    EXPECT_EQ(text.find('\x07'), text.npos);
+    EXPECT_EQ(text.find("\xE2\x80\xAE"), text.npos);
+  }
+}
+
+TEST(Show, ColourMarksTheLongestPhaseAndErrors) {
+  Style style = utf8();
+  style.color = true;
+  const std::string out = shown(line_of(server_record(), "llama", 300), style).out;
+  EXPECT_NE(out.find("\033[1;33mserver              690.0"), std::string::npos) << out;
+  const std::string failed =
+      shown(line_of(RecordBuilder::server().accepted(-1).read(1).response(5, 503).response_delivered(5).ends(6, 7), "w",
+                    1),
+            style)
+          .out;
+  EXPECT_NE(failed.find("\033[31m503\033[0m"), std::string::npos) << failed;
+}
+
+TEST(Show, ReportsBadLinesAndGoesOn) {
+  const Shown result = shown("rubbish\n{\"type\":\"stall\"}\n" + line_of(server_record(), "llama", 300), utf8());
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.errors, "records.jsonl: line 1: no valid JSON\n");
+  EXPECT_NE(result.out.find("1 of type stall (not shown), 1 bad line left out"), std::string::npos);
+}
+
+TEST(Show, FailsWhenNothingCouldBeRead) {
+  EXPECT_EQ(shown("rubbish\n").status, 1);
+  EXPECT_EQ(shown("").status, 0);
+  EXPECT_NE(shown("").out.find("0 request records"), std::string::npos);
+}
+
+TEST(Show, NamesPhasesThatAreNotKnown) {
+  auto builder = server_record();
+  builder.conn().accepted_ns = 0;
+  EXPECT_NE(shown(line_of(builder, "llama", 300), utf8()).out.find("hold: from the previous): accept_wait"),
+            std::string::npos);
+}
+
+TEST(Show, AnOpenRequestIsShownAsOpen) {
+  const Shown result =
+      shown(line_of(RecordBuilder::server().response(4).first_content(8, 8, 9), "llama", 3, false), utf8());
+  EXPECT_NE(result.out.find("200 open"), std::string::npos) << result.out;
+}
+
+TEST(Show, AMissingFileSaysSo) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(show_main({.file = "/nonexistent/records.jsonl"}), 1);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                "cannot read records from /nonexistent/records.jsonl: No such file or directory"),
+            std::string::npos);
+}
+
+TEST(Show, AFolderSaysSo) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(show_main({.file = "/"}), 1);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("cannot read records from /"), std::string::npos);
+}
+
+TEST(Verdict, AHopThatWaitsForTheNextOneIsNotBlamed) {
+  ShownRequest client;
+  client.role = "client";
+  client.phases = {{"wait", 900}, {"stream", 90}, {"drain", 10}};
+  ShownRequest server;
+  server.role = "server";
+  server.phases = {{"read_wait", 600}, {"server", 290}, {"stream", 90}};
+  const Exchange exchange{{{&client, 0, {}}, {&server, 1, "connection"}}};
+  EXPECT_EQ(longest_phase(exchange).phase, "read_wait");
+  EXPECT_EQ(longest_phase(exchange).request, &server);
+  EXPECT_EQ(longest_phase({{{&client, 0, {}}}}).phase, "wait");
+  EXPECT_EQ(longest_phase({{{&client, 0, {}}}}).request, &client);
+}
+
+TEST(Legend, EveryPhaseHasAMeaning) {
+  for (const char* phase : {"upload", "accept_wait", "read_wait", "server", "hold", "first_delivery", "stream", "drain",
+                            "send", "wait", "first_read"}) {
+    EXPECT_FALSE(phase_meaning(phase).empty()) << phase;
+  }
+}
+
+}  // namespace
+}  // namespace inferwire::cli
