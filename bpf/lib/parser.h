@@ -81,7 +81,7 @@ IW_GLOBAL int iw_text(struct iw_flow *f, struct iw_window *w, iw_u32 pos_and_whi
 	for (i = 0; i < IW_TEXT_MAX - 1; i++) {
 		iw_u8 c = IW_AT(w, pos + i);
 
-		if (i >= limit || c == '"' || pos + i >= w->segment_end)
+		if (i >= limit || c == '"' || c == '\n' || pos + i >= w->segment_end)
 			break;
 		if (c < 0x21 || c > 0x7e || c == '\\' || c == '<' || c == '>')
 			c = '_';
