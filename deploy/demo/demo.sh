@@ -13,7 +13,7 @@ usage() {
   cat <<'TEXT'
 usage: demo.sh [--json FILE] [--client-log FILE]
 
-  --json FILE         keep the records (JSON lines)
+  --json FILE         keep the records of the demo's requests (JSON lines)
   --client-log FILE   keep the clients' own account: when each token came, by their clock (JSON lines)
 
 environment: DEMO_AGENT (the inferwire program; default build/release/inferwire), DEMO_WIRE (an inferwire-wire program)
@@ -278,16 +278,16 @@ run_traffic() {
 keep_files() {
   [ -z "$keep_client_log" ] || cp "$work/client.jsonl" "$keep_client_log"
   [ -n "$keep_records" ] || return 0
-  cp "$records" "$keep_records"
+  cp "$work/demo.jsonl" "$keep_records"
   say "kept the records in $keep_records"
 }
 
 collect_records() {
   local found others wanted=$((requests * records_per_request)) status=0 stopped=0
-  node deploy/demo/records.mjs "$records" "$work/client.jsonl" "$records_per_request" 10 >"$work/count" || status=1
+  node deploy/demo/records.mjs "$records" "$work/client.jsonl" "$records_per_request" 10 "$work/demo.jsonl" >"$work/count" || status=1
   read -r found others <"$work/count"
   say "records: $found of $wanted ($requests requests, each seen at $records_per_request sockets)"
-  [ "$others" -eq 0 ] || say "         and $others of other requests on this machine meanwhile"
+  [ "$others" -eq 0 ] || say "records: left out $others of other requests on this machine"
   stop "$agent_pid" 5 || stopped=$?
   [ "$stopped" -eq 0 ] || {
     explain agent
@@ -298,7 +298,7 @@ collect_records() {
   if [ "$status" -ne 0 ]; then
     explain agent
     say "the records that there are:"
-    "$agent" show "$records" >&2 || true
+    "$agent" show "$work/demo.jsonl" >&2 || true
     die "expected $wanted records, got $found"
   fi
 }
@@ -321,4 +321,4 @@ start_agent
 run_traffic
 collect_records
 say "inferwire show:"
-"$agent" show "$records"
+"$agent" show "$work/demo.jsonl"
