@@ -81,15 +81,6 @@ struct {
 
 /* Copies of segments that came after a hole, on a listener, or with a checksum that did not fit. The least recently
  * used go first. */
-struct iw_held_key {
-	iw_u8 local[16];
-	iw_u8 remote[16];
-	iw_u32 netns;
-	iw_u32 seq;
-	iw_u16 local_port;
-	iw_u16 remote_port;
-	iw_u32 pad0;
-};
 struct iw_held {
 	iw_u64 time_ns;
 	iw_u32 bytes;
@@ -401,6 +392,22 @@ static __always_inline void trace(struct iw_flow *f, iw_u32 chunks, iw_u8 view, 
 		count_stat(IW_STAT_RECORDS_LOST + IW_REC_DELIVERY);
 }
 
+/* Bounds a byte count to 1..IW_WIN_BYTES in a way that every promised kernel's verifier follows (6.1 does not learn
+ * "not zero" from a comparison). Returns 0 if it is outside. */
+static __always_inline int bound_bytes(iw_u32 *bytes)
+{
+	iw_u32 less = *bytes - 1;
+
+	if (less > IW_WIN_BYTES - 1)
+		return 0;
+	asm volatile("" : "+r"(less)); /* the compiler forgets, so that what follows stays */
+	less &= IW_WIN_SIZE - 1;
+	if (less > IW_WIN_BYTES - 1)
+		return 0;
+	*bytes = less + 1;
+	return 1;
+}
+
 /* ---- Feeding payload to the state machine ---- */
 
 /* What the loops below work on. Everything else is in the window, since the stack is small. */
@@ -432,6 +439,9 @@ static __always_inline void run_window(struct feed *feed, iw_u32 bytes)
 	w->end = IW_WIN_ROOM + bytes;
 	w->segment_open = 0;
 	w->final = 0;
+	w->learn = 0;
+	if (iw_parser_of(feed->f, w->direction)->state == IW_P_CHUNK_SIZE && iw_take_like(feed->f, w) && w->pos >= w->end)
+		return;
 	bpf_loop(IW_STEPS, step_once, feed, 0);
 	if (w->pos < w->end) {
 		count_stat(IW_STAT_OVERLONG);
@@ -460,8 +470,7 @@ static long feed_window(iw_u32 index, struct feed *feed)
 	}
 	if (bytes > IW_WIN_BYTES)
 		bytes = IW_WIN_BYTES;
-	asm volatile("" : "+r"(bytes)); /* keep the bound that the verifier needs */
-	if (bytes == 0 || bytes > IW_WIN_BYTES)
+	if (!bound_bytes(&bytes))
 		return 1;
 	if (bpf_skb_load_bytes(feed->skb, w->feed_offset, w->buf + IW_WIN_ROOM, bytes)) {
 		count_stat(IW_STAT_RESYNC);
@@ -564,15 +573,12 @@ static __always_inline int keep_copy(struct __sk_buff *skb, struct iw_held_key *
 	struct iw_held_slot *s;
 	int err;
 
-	asm volatile("" : "+r"(bytes));
-	if (bytes == 0 || bytes > IW_WIN_BYTES)
-		return -1;
 	s = claim_held();
 	if (!s)
 		return -1;
 	s->held.time_ns = now_ns;
 	s->held.bytes = bytes;
-	err = bpf_skb_load_bytes(skb, offset, s->held.payload, bytes);
+	err = bound_bytes(&bytes) ? bpf_skb_load_bytes(skb, offset, s->held.payload, bytes) : -1;
 	if (!err)
 		err = bpf_map_update_elem(&held, key, &s->held, BPF_NOEXIST);
 	s->busy = 0;
@@ -698,14 +704,13 @@ static long drain_piece(iw_u32 index, struct feed *feed)
 {
 	struct iw_flow *f = feed->f;
 	struct iw_window *w = feed->w;
-	struct iw_held_key key;
 	struct iw_held *h;
 	iw_u32 bytes, skip, take;
 
 	if (!w->feed_left && !next_range(f, w))
 		return 1;
-	held_key(&key, f, w->feed_seq);
-	h = bpf_map_lookup_elem(&held, &key);
+	held_key(&w->feed_key, f, w->feed_seq);
+	h = bpf_map_lookup_elem(&held, &w->feed_key);
 	bytes = w->feed_left;
 	if (bytes > IW_WIN_BYTES)
 		bytes = IW_WIN_BYTES;
@@ -716,8 +721,8 @@ static long drain_piece(iw_u32 index, struct feed *feed)
 		skip = 0;
 	if (skip < bytes) {
 		take = bytes - skip;
-		asm volatile("" : "+r"(take), "+r"(skip));
-		if (h && take && take <= IW_WIN_BYTES && skip < IW_WIN_BYTES && skip + take <= IW_WIN_BYTES &&
+		asm volatile("" : "+r"(skip));
+		if (h && skip < IW_WIN_BYTES && skip + take <= IW_WIN_BYTES && bound_bytes(&take) &&
 		    !bpf_probe_read_kernel(w->buf + IW_WIN_ROOM, take, h->payload + skip)) {
 			if (w->feed_first)
 				w->now_ns = h->time_ns;
@@ -731,7 +736,7 @@ static long drain_piece(iw_u32 index, struct feed *feed)
 		}
 	}
 	if (h)
-		bpf_map_delete_elem(&held, &key);
+		bpf_map_delete_elem(&held, &w->feed_key);
 	w->feed_seq += bytes;
 	w->feed_left -= bytes;
 	return 0;
@@ -788,11 +793,12 @@ static __always_inline iw_u8 side_of(const struct iw_flow *f, iw_u32 direction)
 /* Adds the TCP header to the pseudo header's sum. */
 static __noinline iw_u32 header_sum(struct __sk_buff *skb, struct packet *p, iw_u64 sum)
 {
-	iw_u32 words[15] = {};
-	iw_u32 i, header = p->header;
+	iw_u32 words[16] = {};
+	iw_u32 i, header = p->header - 1; /* 20 to 60 in all */
 
 	asm volatile("" : "+r"(header));
-	if (header < 20 || header > 60 || bpf_skb_load_bytes(skb, p->offset - p->header, words, header))
+	header = (header & 63) + 1;
+	if (bpf_skb_load_bytes(skb, p->offset - p->header, words, header))
 		return 0;
 	for (i = 0; i < 15; i++)
 		sum += words[i];
@@ -1101,8 +1107,10 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 
 	if (n > 16)
 		n = 16;
+	n--;
 	asm volatile("" : "+r"(n));
-	if (n == 0 || n > 16 || bpf_skb_load_bytes(skb, p->offset, head, n))
+	n = (n & 15) + 1; /* as in bound_bytes() */
+	if (bpf_skb_load_bytes(skb, p->offset, head, n))
 		return 0;
 	if (may_request) {
 		method = iw_method(head[0]);

@@ -54,32 +54,11 @@ IW_INLINE iw_u64 iw_match(iw_u64 x, iw_u64 pattern)
 /* One bit per byte, from 0x80 marks. */
 IW_INLINE iw_u64 iw_gather(iw_u64 marks) { return ((marks >> 7) * 0x0102040810204080ull) >> 56; }
 
-/* Index of the lowest set bit by binary search (BPF has no such instruction). */
-IW_INLINE iw_u32 iw_lowest(iw_u64 x)
-{
-	iw_u32 n = 0;
-
-	if (!(iw_u32)x) {
-		n += 32;
-		x >>= 32;
-	}
-	if (!(x & 0xffff)) {
-		n += 16;
-		x >>= 16;
-	}
-	if (!(x & 0xff)) {
-		n += 8;
-		x >>= 8;
-	}
-	if (!(x & 0xf)) {
-		n += 4;
-		x >>= 4;
-	}
-	if (!(x & 0x3)) {
-		n += 2;
-		x >>= 2;
-	}
-	return n + !(x & 1);
-}
+/* Index of the lowest set bit, without a branch (de Bruijn sequence: BPF has no such instruction). x is not 0. */
+static const iw_u8 iw_bit_index[64] = {
+	0,  1,  2,  53, 3,  7,	54, 27, 4,  38, 41, 8,	34, 55, 48, 28, 62, 5,	39, 46, 44, 42, 22, 9,	24, 35, 59, 56, 49, 18, 29, 11,
+	63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21, 23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
+};
+IW_INLINE iw_u32 iw_lowest(iw_u64 x) { return iw_bit_index[((x & -x) * 0x022fdd63cc95386dull) >> 58]; }
 
 #endif

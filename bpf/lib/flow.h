@@ -52,6 +52,7 @@ IW_GLOBAL int iw_request_clear(struct iw_flow *f)
 	f->record.request.tokens_output = ~0u;
 	f->record.request.tokens_input = ~0u;
 	f->record.request.rtt_min_us = ~0u;
+	f->pattern.before_bytes = 0;
 	f->unacked_tail = f->unacked_head;
 	f->finish = 0;
 	return 0;
@@ -154,10 +155,12 @@ IW_INLINE void iw_request_end(struct iw_flow *f, struct iw_window *w, struct iw_
 	iw_request_over(f, p, iw_seq_of(w, w->pos), w->now_ns);
 }
 
+#define IW_HEAD_WORDS (sizeof(struct iw_request_head) / 8)
 /* Moves the next request of the pipeline up, or leaves the connection idle. */
 IW_GLOBAL int iw_flow_next(struct iw_flow *f)
 {
 	struct iw_parser *p;
+	volatile iw_u64 *queue;
 	iw_u32 i;
 
 	if (!f)
@@ -178,11 +181,12 @@ IW_GLOBAL int iw_flow_next(struct iw_flow *f)
 		f->live = 1;
 		return 0;
 	}
-	/* Word by word: whole structures would go by way of the stack. */
-	for (i = 0; i < sizeof(struct iw_request_head) / 8; i++)
-		((iw_u64 *)&f->record.request.head)[i] = ((iw_u64 *)f->queue)[i];
-	for (i = 0; i < (IW_QUEUE - 1) * sizeof(struct iw_request_head) / 8; i++)
-		((iw_u64 *)f->queue)[i] = ((iw_u64 *)f->queue)[i + sizeof(struct iw_request_head) / 8];
+	/* Word by word (volatile keeps the compiler from making block copies of it, which go by way of the stack). */
+	queue = (volatile iw_u64 *)f->queue;
+	for (i = 0; i < IW_HEAD_WORDS; i++)
+		((volatile iw_u64 *)&f->record.request.head)[i] = queue[i];
+	for (i = 0; i < (IW_QUEUE - 1) * IW_HEAD_WORDS; i++)
+		queue[i] = queue[i + IW_HEAD_WORDS];
 	f->queued--;
 	f->live = 1;
 	p = iw_parser_of(f, iw_request_direction(f));
@@ -229,6 +233,7 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 	p = iw_parser_of(f, w->direction);
 	event = p->event;
 	p->event = 0;
+	w->event = event;
 	if (!event)
 		return 0;
 	r = &f->record.request;

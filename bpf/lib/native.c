@@ -83,6 +83,7 @@ void iw_native_payload(struct iw_flow *flow, iw_u32 direction, iw_u32 seq, const
 		window.pos = IW_WIN_ROOM;
 		window.end = IW_WIN_ROOM + n;
 		window.segment_open = 0;
+		window.learn = 0;
 		while ((step = iw_step(flow, &window)) != IW_STEP_DONE && steps++ < 100000)
 			if (step == IW_STEP_EMIT) {
 				/* What this packet brought so far is of the request that ends. */

@@ -37,6 +37,7 @@ IW_GLOBAL iw_u64 iw_number(struct iw_window *w, iw_u32 pos, iw_u32 scale)
 
 	if (!w)
 		return ~0ull;
+	w->other = 1;
 	for (i = 0; i < 24; i++) {
 		iw_u8 c = IW_AT(w, pos + i);
 
@@ -78,6 +79,7 @@ IW_GLOBAL int iw_text(struct iw_flow *f, struct iw_window *w, iw_u32 pos_and_whi
 
 	if (!f || !w)
 		return 0;
+	w->other = 1;
 	for (i = 0; i < IW_TEXT_MAX - 1; i++) {
 		iw_u8 c = IW_AT(w, pos + i);
 
@@ -314,6 +316,10 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 	}
 #undef IW_HAS_TEXT
 	p->event |= event;
+	if (ch == '"' && event & (IW_EV_CONTENT | IW_EV_REASONING | IW_EV_TOOL | IW_EV_DELTA)) {
+		w->texts++;
+		w->value_pos = v + 1;
+	}
 	return 0;
 }
 
@@ -1139,7 +1145,156 @@ IW_INLINE void iw_skip_body(struct iw_flow *f, struct iw_window *w, struct iw_pa
 	}
 }
 
+/* ---- Chunks like the last one ---- */
+
+/* Digits become '0' (as do : ; < = > ?). */
+IW_INLINE iw_u64 iw_plain(iw_u64 x)
+{
+	iw_u64 t = (x & 0xf0f0f0f0f0f0f0f0ull) ^ 0x3030303030303030ull;
+
+	return x & ~((((t - 0x0101010101010101ull) & ~t & 0x8080808080808080ull) >> 7) * 0x0f);
+}
+
+#define IW_MIX 0x9e3779b97f4a7c15ull
+/* Hash of `bytes` (8 to IW_PATTERN_MAX) at pos, digits apart. Against accident only: a server that forges it miscounts
+ * itself. */
+IW_GLOBAL iw_u64 iw_shape(struct iw_window *w, iw_u32 pos, iw_u32 bytes)
+{
+	iw_u64 a = bytes, b = 0;
+	iw_u32 i, last = pos + bytes - 8;
+
+	if (!w)
+		return 0;
+	for (i = 0; i < IW_PATTERN_MAX / 32; i++) {
+		if (bytes < 32)
+			break;
+		a = (a ^ iw_plain(IW_LOAD(w, pos))) * IW_MIX;
+		b = (b ^ iw_plain(IW_LOAD(w, pos + 8))) * IW_MIX;
+		a = (a ^ iw_plain(IW_LOAD(w, pos + 16))) * IW_MIX;
+		b = (b ^ iw_plain(IW_LOAD(w, pos + 24))) * IW_MIX;
+		pos += 32;
+		bytes -= 32;
+	}
+	for (i = 0; i < 3; i++) {
+		if (bytes < 8)
+			break;
+		a = (a ^ iw_plain(IW_LOAD(w, pos))) * IW_MIX;
+		pos += 8;
+		bytes -= 8;
+	}
+	b = (b ^ iw_plain(IW_LOAD(w, last))) * IW_MIX;
+	return a ^ (b >> 29) ^ b;
+}
+
+/* Whether [pos, pos + bytes) is the inside of a JSON string: no quote, no line end, no backslash at its end. */
+IW_GLOBAL int iw_plain_text(struct iw_window *w, iw_u32 pos, iw_u32 bytes)
+{
+	iw_u32 i;
+
+	if (!w || !bytes || IW_AT(w, pos + bytes - 1) == '\\')
+		return 0;
+	for (i = 0; i < IW_PATTERN_MAX / 8; i++) {
+		iw_u64 x = IW_LOAD(w, pos);
+		iw_u64 bad = iw_match(x, 0x2222222222222222ull) | iw_match(x, 0x0a0a0a0a0a0a0a0aull);
+
+		if (bytes < 8)
+			return !(bad & IW_FIRST(bytes & 7));
+		if (bad)
+			return 0;
+		pos += 8;
+		bytes -= 8;
+		if (!bytes)
+			return 1;
+	}
+	return 0;
+}
+
+/* Takes the HTTP chunk at w->pos at once if it looks like the template. Returns 1 if it did. */
+IW_GLOBAL int iw_take_like(struct iw_flow *f, struct iw_window *w)
+{
+	struct iw_parser *p;
+	struct iw_pattern *t;
+	iw_u32 i, size = 0, at, stop, before, after;
+	iw_u64 x;
+
+	if (!f || !w)
+		return 0;
+	p = iw_parser_of(f, w->direction);
+	t = &f->pattern;
+	before = t->before_bytes;
+	after = t->after_bytes;
+	if (!before || p->chunk_digits || p->line_bytes || p->event || w->direction == iw_request_direction(f))
+		return 0;
+	x = IW_LOAD(w, w->pos);
+	for (i = 0; i < 5; i++) {
+		iw_u8 c = (iw_u8)x, digit = c - '0';
+
+		if (digit > 9) {
+			digit = (c | 0x20) - 'a' + 10;
+			if (digit < 10 || digit > 15)
+				break;
+		}
+		size = size << 4 | digit;
+		x >>= 8;
+	}
+	if (i == 0 || (iw_u16)x != ('\r' | '\n' << 8))
+		return 0;
+	at = w->pos + i + 2;
+	stop = at + size + 2;
+	if (stop > w->end || size + 2 <= before + after)
+		return 0;
+	if (iw_shape(w, at, before) != t->before || iw_shape(w, stop - after, after) != t->after ||
+	    !iw_plain_text(w, at + before, size + 2 - before - after))
+		return 0;
+	f->record.request.activity_ns = w->now_ns;
+	f->record.request.response_body_bytes += size;
+	p->event = t->event;
+	w->pos = stop;
+	iw_event(f, w, stop - 2);
+	return 1;
+}
+
+/* An HTTP chunk is over. Remembers its looks if it was one event with one text. */
+IW_GLOBAL int iw_learn(struct iw_flow *f, struct iw_window *w)
+{
+	struct iw_pattern *t;
+	struct iw_parser *p;
+	iw_u32 i, at, close = 0, pos, before, after;
+
+	if (!f || !w)
+		return 0;
+	p = iw_parser_of(f, w->direction);
+	t = &f->pattern;
+	w->learn = 0;
+	if (w->texts != 1 || w->other || p->event || p->line_bytes || f->record.request.events != w->learn_events + 1 ||
+	    w->pos + 2 > w->end || IW_AT(w, w->pos) != '\r' || IW_AT(w, w->pos + 1) != '\n')
+		return 0;
+	pos = w->value_pos;
+	for (i = 0; i < IW_PATTERN_MAX / 8; i++) {
+		iw_u64 quote = iw_match(IW_LOAD(w, pos), 0x2222222222222222ull);
+
+		if (quote) {
+			close = pos + (iw_lowest(quote) >> 3);
+			break;
+		}
+		pos += 8;
+	}
+	at = w->segment_start;
+	before = w->value_pos - at;
+	after = w->pos + 2 - close;
+	if (!close || IW_AT(w, close - 1) == '\\' || before < IW_PATTERN_MIN || before > IW_PATTERN_MAX || after < IW_PATTERN_MIN ||
+	    after > IW_PATTERN_MAX)
+		return 0;
+	t->before = iw_shape(w, at, before);
+	t->after = iw_shape(w, close, after);
+	t->event = w->event;
+	t->before_bytes = (iw_u16)before;
+	t->after_bytes = (iw_u16)after;
+	return 0;
+}
+
 /* One step of the machine. Call until it returns IW_STEP_DONE. */
+
 IW_GLOBAL int iw_step(struct iw_flow *f, struct iw_window *w)
 {
 	struct iw_parser *p;
@@ -1193,6 +1348,14 @@ IW_GLOBAL int iw_step(struct iw_flow *f, struct iw_window *w)
 		iw_trailer(f, w);
 		return IW_STEP_MORE;
 	case IW_P_CHUNK_SIZE:
+		if (!p->chunk_digits && !p->line_bytes && !p->event) {
+			if (iw_take_like(f, w))
+				return IW_STEP_MORE;
+			w->learn = 1;
+			w->learn_events = f->record.request.events;
+			w->texts = 0;
+			w->other = 0;
+		}
 		iw_chunk_size(f, w);
 		return IW_STEP_MORE;
 	case IW_P_LENGTH:
@@ -1217,6 +1380,8 @@ IW_GLOBAL int iw_step(struct iw_flow *f, struct iw_window *w)
 		if (p->state == IW_P_CHUNK_DATA && !p->remain) {
 			p->state = IW_P_CHUNK_SIZE;
 			p->chunk_digits = 0;
+			if (w->learn)
+				iw_learn(f, w);
 		} else if (p->state == IW_P_LENGTH && !p->remain) {
 			p->state = IW_P_FLUSH;
 		}

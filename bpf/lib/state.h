@@ -23,6 +23,17 @@
 #define IW_CARRY 96u      /* bytes of an unfinished line that are kept: key and value of one JSON member */
 #define IW_LOOKAHEAD 72u  /* bytes after a key that its value may need */
 
+/* Where a copy of a segment is kept. */
+struct iw_held_key {
+	iw_u8 local[16];
+	iw_u8 remote[16];
+	iw_u32 netns;
+	iw_u32 seq;
+	iw_u16 local_port;
+	iw_u16 remote_port;
+	iw_u32 pad0;
+};
+
 struct iw_window {
 	iw_u8 buf[IW_WIN_SIZE + IW_WIN_SLACK];
 	iw_u64 now_ns;    /* when these bytes passed */
@@ -42,6 +53,13 @@ struct iw_window {
 	iw_u32 mask_base;
 	iw_u64 mask_any;
 	iw_u64 mask_newline;
+	/* Whether the HTTP chunk being looked at may become the stream's template. */
+	iw_u32 learn;        /* its first byte is in this window */
+	iw_u32 learn_events; /* of the request, before it */
+	iw_u32 texts;        /* keys with text found in it */
+	iw_u32 other;        /* something in it was taken over into the record */
+	iw_u32 value_pos;    /* of the text */
+	iw_u32 event;        /* what it held */
 	/* What this packet brought. */
 	iw_u32 chunks;
 	iw_u32 last_content_seq;
@@ -54,6 +72,7 @@ struct iw_window {
 	iw_u32 feed_sum; /* checksum that the payload must complete; 0: do not check */
 	iw_u32 feed_bad;
 	iw_u32 feed_rcv_nxt;
+	struct iw_held_key feed_key;
 	iw_u32 feed_first; /* the range came by way of a listener: it keeps its arrival time */
 	iw_u32 pad0;
 };
@@ -131,6 +150,18 @@ struct iw_range {
 #define IW_RANGE_COPY 1u    /* bytes were kept */
 #define IW_RANGE_SUSPECT 2u /* to be believed only when the kernel has taken them */
 
+/* What the last chunk of the stream that held one text and nothing else of interest looked like around that text. A
+ * chunk that is equal but for the text (and for digits) needs no closer look. */
+struct iw_pattern {
+	iw_u64 before; /* hash of the bytes from the HTTP chunk's first to the text */
+	iw_u64 after;  /* ... from the text's closing quote to the HTTP chunk's line end */
+	iw_u32 event;
+	iw_u16 before_bytes; /* 0: none */
+	iw_u16 after_bytes;
+};
+#define IW_PATTERN_MIN 8u
+#define IW_PATTERN_MAX 512u /* of each part */
+
 struct iw_unacked {
 	iw_u32 seq;
 	iw_u32 sent_us; /* low bits of the transmission time */
@@ -145,6 +176,7 @@ struct iw_send {
 struct iw_flow {
 	struct iw_record record; /* what leaves, in place */
 	struct iw_parser parser[2]; /* by direction */
+	struct iw_pattern pattern;
 	struct iw_request_head queue[IW_QUEUE];
 	struct iw_unacked unacked[IW_UNACKED];
 	struct iw_send sends[IW_SENDS];
