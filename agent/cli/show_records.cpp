@@ -73,7 +73,10 @@ void read_phases(const Json& object, ShownRequest& request) {
 ShownGaps read_gaps(const Json& object, const char* view) {
   const Json* gaps = member(object, "gap_ns");
   if (gaps == nullptr) return {};
-  return {number_in(*gaps, view, "p50"), number_in(*gaps, view, "p99"), number_in(*gaps, view, "max")};
+  const std::uint64_t count = number_in(*gaps, view, "count").value_or(0);
+  OptionalNumber mean_ns = number_in(*gaps, view, "sum");
+  if (mean_ns) mean_ns = count != 0 ? OptionalNumber(*mean_ns / count) : std::nullopt;
+  return {mean_ns, number_in(*gaps, view, "p50"), number_in(*gaps, view, "p99"), number_in(*gaps, view, "max")};
 }
 
 void read_retransmits(const Json& object, ShownRequest& request) {

@@ -17,7 +17,7 @@ namespace inferwire::cli {
 using OptionalNumber = std::optional<std::uint64_t>;
 
 struct ShownGaps {
-  OptionalNumber p50_ns, p99_ns, max_ns;
+  OptionalNumber mean_ns, p50_ns, p99_ns, max_ns;
 };
 
 struct ShownPhase {

@@ -90,6 +90,11 @@ std::string gaps_text(const ShownGaps& gaps) {
   return ms_or_dash(gaps.p50_ns) + "/" + ms_or_dash(gaps.p99_ns) + "/" + ms_text(*gaps.max_ns);
 }
 
+std::string all_gaps_text(const ShownGaps& gaps) {
+  if (!gaps.mean_ns) return "p50/p99/max " + gaps_text(gaps) + " ms";
+  return "mean/p50/p99/max " + ms_text(*gaps.mean_ns) + "/" + gaps_text(gaps) + " ms";
+}
+
 std::string rtt_text(std::uint64_t us) {
   char text[32];
   std::snprintf(text, sizeof text, us < 100'000 ? "%.2f" : "%.1f", static_cast<double>(us) / 1000);
@@ -124,9 +129,14 @@ std::string flow(const std::vector<std::string>& parts, std::size_t indent, cons
 
 std::vector<std::string> connection_parts(const ShownRequest& r) {
   std::vector<std::string> parts;
-  if (r.handshake_ns) parts.push_back("new connection: handshake " + ms_text(*r.handshake_ns) + " ms");
-  if (r.accept_wait_ns) parts.push_back("accepted after " + ms_text(*r.accept_wait_ns) + " ms");
-  if (r.idle_before_ns) parts.push_back("idle before " + ms_text(*r.idle_before_ns) + " ms");
+  std::string before;
+  const auto add = [&](std::string_view what, const OptionalNumber& ns) {
+    if (ns) before += (before.empty() ? "before: " : ", ") + std::string(what) + " " + ms_text(*ns);
+  };
+  add("handshake", r.handshake_ns);
+  add("accept wait", r.accept_wait_ns);
+  add("idle", r.idle_before_ns);
+  if (!before.empty()) parts.push_back(before + " ms");
   if (r.ordinal > 1) parts.push_back("request " + std::to_string(r.ordinal) + " of its connection");
   if (r.request_bytes && r.response_bytes) {
     parts.push_back(bytes_text(*r.request_bytes) + " up, " + bytes_text(*r.response_bytes) + " down");
@@ -156,10 +166,10 @@ std::vector<std::string> answer_parts(const ShownRequest& r, const Style& style)
 
 std::vector<std::string> path_parts(const ShownRequest& r, const Style& style) {
   std::vector<std::string> parts;
-  if (r.sent.max_ns) parts.push_back("gaps sent p50/p99/max " + gaps_text(r.sent) + " ms");
+  if (r.sent.max_ns) parts.push_back("gaps sent " + all_gaps_text(r.sent));
   if (r.delivered_gaps.max_ns) {
     const std::string how = r.delivered == "estimated" ? " (estimated)" : "";
-    parts.push_back("gaps delivered p50/p99/max " + gaps_text(r.delivered_gaps) + " ms" + how);
+    parts.push_back("gaps delivered " + all_gaps_text(r.delivered_gaps) + how);
   }
   if (r.rtt_mean_us) {
     parts.push_back("RTT min/mean/max " + rtt_text(r.rtt_min_us.value_or(*r.rtt_mean_us)) + "/" +

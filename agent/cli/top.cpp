@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -28,6 +29,7 @@ using Json = nlohmann::json;
 constexpr int kPatienceMs = 5000;
 constexpr std::size_t kAnswerBytesMax = 64u << 20;
 constexpr std::chrono::seconds kInterval{2};
+constexpr std::size_t kOpenRowsMax = 40;
 
 std::string text_of(const Json& object, const char* name, const Style& style) {
   const auto found = object.find(name);
@@ -70,8 +72,10 @@ std::string open_table(const Json& open, const Style& style) {
                {"gap max ms", true, 1},
                {"silent ms", true},
                {"remote", false, 9}});
+  std::size_t rows = 0;
   for (const Json& request : open) {
     if (!request.is_object()) continue;
+    if (++rows > kOpenRowsMax) break;
     const auto rate = request.find("chunks_per_s");
     char rate_text[32] = "-";
     if (rate != request.end() && rate->is_number()) {
@@ -89,7 +93,7 @@ std::string open_table(const Json& open, const Style& style) {
   return table.to_string(style);
 }
 
-// Records as the table of `show`, in the order given.
+// Records as the table of `show`, hops of one exchange together, the worst exchange first as in `records`.
 std::string worst_table(const Json& records, const Style& style) {
   std::vector<ShownRequest> requests;
   for (const Json& record : records) {
@@ -100,9 +104,15 @@ std::string worst_table(const Json& records, const Style& style) {
       requests.push_back(std::move(request));
     }
   }
-  std::vector<Exchange> rows;
-  for (const ShownRequest& request : requests) rows.push_back({{{&request, 0, {}}}});
-  return rows.empty() ? "  none\n" : render_table(rows, style);
+  std::vector<Exchange> exchanges = group_exchanges(requests);
+  const auto rank = [](const Exchange& exchange) {
+    const ShownRequest* worst = exchange.hops.front().request;  // they lie in one vector, worst first
+    for (const Hop& hop : exchange.hops) worst = std::min(worst, hop.request);
+    return worst;
+  };
+  std::stable_sort(exchanges.begin(), exchanges.end(),
+                   [&](const Exchange& a, const Exchange& b) { return rank(a) < rank(b); });
+  return exchanges.empty() ? "  none\n" : render_table(exchanges, style);
 }
 
 const Json* array_in(const Json& object, const char* name) {
@@ -122,7 +132,8 @@ base::Result<std::string> render_top(std::string_view json, const Style& style) 
                                 ", of these streams: " + std::to_string(number_of(top, "open_streams").value_or(0))) +
                      "\n";
   if (!open->empty()) text += open_table(*open, style);
-  const std::uint64_t omitted = number_of(top, "open_omitted").value_or(0);
+  const std::uint64_t omitted =
+      number_of(top, "open_omitted").value_or(0) + open->size() - std::min(open->size(), kOpenRowsMax);
   if (omitted != 0) text += "  and " + std::to_string(omitted) + " more, silent for less long\n";
 
   const auto minute = top.find("last_minute");

@@ -18,7 +18,8 @@ struct Settings {
   std::vector<std::uint64_t> gap_edges_ns;
   // Paths of the routes IW_ROUTE_CONFIGURED, IW_ROUTE_CONFIGURED + 1, ...
   std::vector<std::string> configured_routes;
-  // The program that times reads is attached: a request that was not read yet waits for its application.
+  // The program that times reads works: a request that was not read yet waits for its application. The tracker
+  // finds out by itself.
   bool reads_seen = false;
 
   Settings();  // the default edges, no configured routes

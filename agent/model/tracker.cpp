@@ -96,6 +96,8 @@ RequestTracker::RequestTracker(metrics::Registry& registry, TrackerOptions optio
 Recorded RequestTracker::on_record(const iw_record& record, bool final, std::uint64_t now_ns, const Identity& identity,
                                    const Clock& clock) {
   clock_ = clock;
+  // Once a read was seen, a request that was not read yet is one that waits for its application.
+  if ((record.request.head.flags & IW_REQ_READ_HOOK) != 0) options_.settings.reads_seen = true;
   Recorded recorded{make_request(record, final, clock, options_.settings, now_ns), {}};
   const Request& request = recorded.request;
   const Key key{request.cookie, request.ordinal};

@@ -390,6 +390,13 @@ TEST_F(TrackerTest, TopShowsOpenRequestsWithTheLongestSilenceFirst) {
   EXPECT_FALSE(top["open"][2].contains("silence_ns"));
 }
 
+TEST_F(TrackerTest, OnceReadsWereSeenAnUnreadRequestWaitsForItsApplication) {
+  const auto unread = [] { return RecordBuilder::server().cookie(7).accepted(-1); };
+  EXPECT_TRUE(partial(unread(), 50).request.phases_ns[IW_PHASE_SERVER]);
+  final(finished_stream(), 200);
+  EXPECT_TRUE(partial(unread(), 250).request.phases_ns[IW_PHASE_READ_WAIT]);
+}
+
 TEST_F(TrackerTest, TopShowsAtMostAsManyAsAsked) {
   for (std::uint64_t cookie = 1; cookie <= 5; ++cookie) partial(open_stream().cookie(cookie), 101);
   const json top = json::parse(tracker->top_json(at_ms(200), 2));
