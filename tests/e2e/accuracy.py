@@ -36,6 +36,7 @@ from rig.testing import SKIPPED  # noqa: E402
 CADENCES_MS = (2, 5, 10, 20, 50, 100, 200)
 REQUESTS_PER_REUSED_CONNECTION = 5
 AIOHTTP_SHARE = 0.25
+WARM_UPS = 5
 STREAM_MS = 1000  # how long a stream is to last, about
 
 
@@ -54,7 +55,8 @@ def make_stream(tag, cadence_ms, draw, stream_ms):
     one = scenario(framing=framing, ttft_ms=ttft_ms, cadence_ms=cadence_ms, chunks=chunks, jitter=0.3,
                    seed=draw.randrange(1 << 30), coalesce=draw.choices((1, 3), (8, 2))[0],
                    role_early_ms=draw.choice((None, None, 1.0)), reasoning=draw.choice((0, 0, chunks // 4)),
-                   head=draw.choice(("early", "first")), comments_every_ms=draw.choice((None, None, 150)))
+                   head=draw.choice(("early", "first")),
+                   comments_every_ms=draw.choice((None, None, 150)) if framing != "ndjson" else None)
     return Stream(tag, one, cadence_ms, ttft_ms + chunks * cadence_ms)
 
 
@@ -93,6 +95,13 @@ def run_clients(plans, folder):
         return merged
 
 
+def warm_up(server):
+    """Requests that are not measured: the first ones of Node and Python take tens of milliseconds."""
+    one = scenario(chunks=3, cadence_ms=2, ttft_ms=2)
+    clients.run_plan([clients.connection(server.host, server.port, [
+        clients.request(f"warm-up-{i}", one) for i in range(WARM_UPS)])])
+
+
 def measure_server(kind, arguments, agent, folder, draw):
     """Plays this server's share of the streams; returns its rows."""
     folder.mkdir()
@@ -101,12 +110,13 @@ def measure_server(kind, arguments, agent, folder, draw):
     streams = {stream.tag: stream for group in connections for stream in group}
     with servers.Server(kind, folder=folder) as server, \
             Capture("lo", expression=f"tcp port {server.port}", path=folder / "capture.pcap") as capture:
+        warm_up(server)
         offset_before = realtime_offset_ns()
         client_lines = run_clients(make_plans(server, connections, arguments.parallel, draw), folder)
-        server_lines = {line["tag"]: line for line in server.log(requests=len(streams))}
+        server_lines = {line["tag"]: line for line in server.log(requests=len(streams) + WARM_UPS)}
         offset = (offset_before + realtime_offset_ns()) // 2
         capture.stop()
-        wanted = 2 * len(streams)
+        wanted = 2 * (len(streams) + WARM_UPS)
         agent.wait_for(lambda records: sum(ours(record, server.port) for record in records) >= wanted,
                        timeout_s=arguments.records_timeout_s)
         acknowledgments = Acknowledgments(capture.segments(), server.port)

@@ -61,7 +61,7 @@ class DurationsTest(unittest.TestCase):
             self.assert_phase(seen.server, "read_wait", 200, 15)
 
     def test_an_answer_that_is_no_stream(self):
-        seen = self.play_one(scenario(framing="json", ttft_ms=120, body="length"))
+        seen = self.play_one(scenario(framing="json", ttft_ms=120, body="length", head="first"))
         self.assert_phase(seen.server, "server", 120)
 
     def test_an_upload_of_twenty_megabytes(self):

@@ -15,9 +15,11 @@ MEASURES = {
     "ttft_server": ("TTFT, server view, and the server's log (first content write minus request read)", MS),
     "ttft_server_outside": ("TTFT, server view: outside what both logs' before and after times allow", None),
     "sent_gap": ("gap between chunks as sent, and the server's log, each gap", MS),
+    "sent_gap_outside": ("gap between chunks as sent: outside what the clocks around the writes allow", None),
     "sent_chunk": ("time of each chunk as sent, and the server's log (before the write)", None),
     "sent_chunk_outside": ("time of each chunk as sent: outside before and after the write", None),
     "gap_sent_max": ("longest sent gap of a stream, and the server's log", MS),
+    "gap_sent_max_outside": ("longest sent gap of a stream: outside what the clocks around the writes allow", None),
     "gap_sent_sum": ("first to last chunk as sent, and the server's log", MS),
     "client_arrival": ("client role: arrival of each chunk, and the client's log of reading it", MS),
     "client_ttft": ("client role: TTFT, user view, and the client's log", MS),
@@ -63,12 +65,26 @@ def index_records(records):
 
 
 def index_trace(lines):
-    """{(conn_id, ordinal, role, view): [time of chunk 0, time of chunk 1, ...]}"""
+    """{(conn_id, ordinal, role, view): [(time, count), ...]} in the order of time."""
     index = {}
     for line in sorted(lines, key=lambda line: line["t_mono_ns"]):
         key = (line["conn_id"], line["ordinal"], line["role"], line["view"])
-        index.setdefault(key, []).extend([line["t_mono_ns"]] * line["chunks"])
+        index.setdefault(key, []).append((line["t_mono_ns"], line["chunks"]))
     return index
+
+
+def spread(deliveries):
+    """A time for each thing counted."""
+    return [at for at, count in deliveries for _ in range(count)]
+
+
+def chunk_times(sent, delivered):
+    """A delivered time for each chunk. On the server's side a delivered line counts sent deliveries (what one ACK
+    covered), on the client's side, where nothing was sent, chunks."""
+    times = spread(delivered)
+    if not sent or len(times) != len(sent):
+        return times
+    return [at for at, (_, chunks) in zip(times, sent) for _ in range(chunks)]
 
 
 def chunk_writes(server_line):
@@ -123,8 +139,11 @@ class Joiner:
         return row
 
     def _trace_of(self, record, view, chunks):
-        times = self.trace.get((record["conn_id"], record["ordinal"], record["role"], view))
-        return times if times is not None and len(times) == chunks else None
+        """The traced time of each chunk, or None where the trace has not one for each."""
+        sent, lines = (self.trace.get((record["conn_id"], record["ordinal"], record["role"], wanted), [])
+                       for wanted in ("sent", view))
+        times = spread(sent) if view == "sent" else chunk_times(sent, lines)
+        return times if times and len(times) == chunks else None
 
     def _measure_server(self, row, record, server_line, client_line):
         writes = chunk_writes(server_line)
@@ -135,17 +154,27 @@ class Joiner:
         if ttft is not None and writes and server_line["request_read_ns"]:
             before, after = writes[0]
             row.errors["ttft_server"] = [ttft - (before - server_line["request_read_ns"])]
-            row.errors["ttft_server_outside"] = [outside(ttft, before - client_line["sent_last_ns"],
-                                                         after - client_line["sent_first_ns"])]
+            # On loopback a segment has come in before its send returns; in any case before it is read.
+            latest_in = min(at for at in (client_line["sent_last_ns"], server_line["request_read_ns"]) if at)
+            row.errors["ttft_server_outside"] = [outside(ttft, before - latest_in, after - client_line["sent_first_ns"])]
         befores = [before for before, _ in writes]
-        self._measure_gaps(row, record.get("gap_ns", {}).get("sent"), befores, "gap_sent", record)
+        said = record.get("gap_ns", {}).get("sent")
+        self._measure_gaps(row, said, befores, "gap_sent")
+        edges, bounds = record.get("gap_ns", {}).get("edges"), gap_bounds(writes)
+        if said and edges and said.get("count") == len(bounds):
+            row.problems += histogram_problems(said["buckets"], edges, bounds)
+            row.errors["gap_sent_max_outside"] = [outside(said["max"], max(low for low, _ in bounds),
+                                                          max(high for _, high in bounds))]
         sent = self._trace_of(record, "sent", len(writes))
         if sent:
             row.errors["sent_chunk"] = [at - before for at, before in zip(sent, befores)]
             row.errors["sent_chunk_outside"] = [outside(at, *write) for at, write in zip(sent, writes)]
             errors = row.errors["sent_chunk"]
-            row.errors["sent_gap"] = [errors[i] - errors[i - 1] for i in range(1, len(errors))
-                                      if befores[i] != befores[i - 1]]
+            pairs = [(i - 1, i) for i in range(1, len(errors)) if befores[i] != befores[i - 1]]
+            row.errors["sent_gap"] = [errors[later] - errors[earlier] for earlier, later in pairs]
+            row.errors["sent_gap_outside"] = [
+                outside(sent[later] - sent[earlier], writes[later][0] - writes[earlier][1],
+                        writes[later][1] - writes[earlier][0]) for earlier, later in pairs]
         delivered = self._trace_of(record, "delivered", len(writes))
         if delivered and len(chunk_reads(client_line)) == len(delivered):
             row.errors["delivered_client"] = [at - read for at, read in zip(delivered, chunk_reads(client_line))]
@@ -164,22 +193,19 @@ class Joiner:
             user_start = client_line["connect_ns"][0] if client_line["connect_ns"] else None
         if ttft is not None and reads and user_start is not None:
             row.errors["client_ttft"] = [ttft - (reads[0] - user_start)]
-        self._measure_gaps(row, record.get("gap_ns", {}).get("delivered"), reads, "client_gap", record)
+        self._measure_gaps(row, record.get("gap_ns", {}).get("delivered"), reads, "client_gap")
         arrivals = self._trace_of(record, "delivered", len(reads))
         if arrivals:
             row.errors["client_arrival"] = [at - read for at, read in zip(arrivals, reads)]
 
     @staticmethod
-    def _measure_gaps(row, said, times, name, record):
+    def _measure_gaps(row, said, times, name):
         true = gaps(times)
         if said is None or not true:
             return
         row.errors[f"{name}_max"] = [said["max"] - max(true)]
         if "sum" in said:
             row.errors[f"{name}_sum"] = [said["sum"] - sum(true)]
-        edges = record["gap_ns"].get("edges")
-        if name == "gap_sent" and edges and said.get("count") == len(true):
-            row.problems += histogram_problems(said["buckets"], edges, true)
 
 
 def exact_problems(record, expected, server_line):
@@ -202,13 +228,19 @@ def exact_problems(record, expected, server_line):
     return problems
 
 
-def histogram_problems(buckets, edges, true, tolerance_ns=MS):
-    """Cumulative counts at each edge lie between those of the true gaps shifted by the tolerance either way."""
+def gap_bounds(writes):
+    """(shortest, longest) that each gap between different writes can have been, by the clocks around them."""
+    distinct = sorted(set(writes))
+    return [(later[0] - earlier[1], later[1] - earlier[0]) for earlier, later in zip(distinct, distinct[1:])]
+
+
+def histogram_problems(buckets, edges, bounds, tolerance_ns=MS):
+    """Cumulative counts at each edge lie between those of the longest and of the shortest possible gaps."""
     problems, seen = [], 0
     for count, edge in zip(buckets, edges):
         seen += count
-        low = sum(gap <= edge - tolerance_ns for gap in true)
-        high = sum(gap <= edge + tolerance_ns for gap in true)
+        low = sum(longest <= edge - tolerance_ns for _, longest in bounds)
+        high = sum(shortest <= edge + tolerance_ns for shortest, _ in bounds)
         if not low <= seen <= high:
             problems.append(f"{seen} sent gaps up to {edge} ns, the log allows {low} to {high}")
     return problems

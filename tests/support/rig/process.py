@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child processes that announce themselves with a line, and that always end with the test."""
 
+import contextlib
 import ctypes
+import functools
+import os
 import signal
 import subprocess
 import threading
@@ -11,8 +14,15 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with_parent():
+def _prepare(nice):
+    """In the child: it ends with its parent, and its clock readings are late as seldom as the machine allows."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+# Of servers and clients: a rig that waits for a CPU while others run gives wrong ground truth.
+RIG_NICE = -15
 
 
 class RigError(Exception):
@@ -22,14 +32,14 @@ class RigError(Exception):
 class Process:
     """A process whose `stream` ("stdout" or "stderr") is watched for a line that starts with `ready`."""
 
-    def __init__(self, argv, *, ready="ready", stream="stdout", timeout_s=20.0, env=None, stdin=None, cwd=None):
+    def __init__(self, argv, *, ready="ready", stream="stdout", timeout_s=20.0, env=None, stdin=None, cwd=None, nice=0):
         self.argv = [str(word) for word in argv]
         self.lines = []
         self._ready_word, self._ready = ready, threading.Event()
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         # PDEATHSIG follows the thread that forks: start rigs from a thread that outlives them.
         self.popen = subprocess.Popen(self.argv, stdin=stdin if stdin is not None else subprocess.DEVNULL,
-                                      env=env, cwd=cwd, preexec_fn=_die_with_parent, **pipes)
+                                      env=env, cwd=cwd, preexec_fn=functools.partial(_prepare, nice), **pipes)
         self.ready_line = None
         self._readers = [threading.Thread(target=self._drain, args=(getattr(self.popen, name), name == stream),
                                           daemon=True) for name in pipes]
@@ -104,11 +114,11 @@ def wait_for(condition, timeout_s, what, every_s=0.02):
         time.sleep(every_s)
 
 
-def run(argv, *, netns=None, timeout_s=60, check=True, env=None, input_text=None):
+def run(argv, *, netns=None, timeout_s=60, check=True, env=None, input_text=None, nice=0):
     """Runs a command to its end and returns the CompletedProcess (text)."""
     argv = in_netns(netns, argv)
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=timeout_s, env=env,
-                          input=input_text, check=False)
+                          input=input_text, check=False, preexec_fn=functools.partial(_prepare, nice))
     if check and done.returncode != 0:
         raise RigError(f"{' '.join(map(str, argv))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done

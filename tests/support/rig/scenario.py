@@ -194,6 +194,8 @@ def scenario(*, framing="sse-lf", ttft_ms=50.0, cadence_ms=20.0, chunks=20, gaps
         timed.sort(key=lambda step: step[0])
     script["steps"] = _relative(timed)
     used = set("".join(kinds for _, kinds in script["steps"]))
+    if unknown := used - script["texts"].keys():
+        raise ValueError(f"{framing} has no events of the kinds {''.join(sorted(unknown))}")
     script["texts"] = {kind: text for kind, text in script["texts"].items() if kind in used}
     return Scenario(path or default_path, script, output_tokens, input_tokens, prompt_bytes)
 

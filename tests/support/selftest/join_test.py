@@ -132,7 +132,7 @@ class JoinTest(unittest.TestCase):
         buckets[seven_ms] -= 1
         buckets[-1] += 1
         self.assertTrue(self.measure().problems)
-        self.assertEqual(join.histogram_problems([0, 9, 0], [6 * MS, 8 * MS], [7 * MS + MS // 2] * 9), [])
+        self.assertEqual(join.histogram_problems([0, 9, 0], [6 * MS, 8 * MS], [(7 * MS, 8 * MS + MS // 2)] * 9), [])
 
     def test_deliveries_of_several_chunks_are_spread_over_their_chunks(self):
         self.trace = [line for line in self.trace if line["view"] != "sent"]
@@ -140,6 +140,11 @@ class JoinTest(unittest.TestCase):
         self.trace.append({"conn_id": "a", "ordinal": 1, "role": "server", "view": "sent", "t_mono_ns": first, "chunks": 10})
         self.assertEqual(len(self.measure().errors["sent_chunk"]), 10)
         self.assertEqual(max(abs(e) for e in self.measure().errors["sent_gap"]), 7 * MS)
+
+    def test_an_ack_that_covers_several_deliveries_is_the_delivery_of_all_their_chunks(self):
+        self.assertEqual(join.chunk_times(sent=[(1, 3), (2, 1), (3, 2)], delivered=[(10, 2), (11, 1)]),
+                         [10, 10, 10, 10, 11, 11])
+        self.assertEqual(join.chunk_times(sent=[], delivered=[(10, 2), (11, 1)]), [10, 10, 11])
 
     def test_without_a_trace_records_are_still_judged(self):
         self.trace = []
