@@ -151,7 +151,7 @@ base::Result<void> KernelSource::read_open(const RecordSink& sink) {
       iw_record record;
       std::memcpy(&record, bytes.data() + at, sizeof record);
       if (!walked.insert(record.conn.cookie).second) continue;  // a socket that several processes have open
-      record.header.kind = IW_REC_PARTIAL;
+      record.header.kind = record.conn.request_open ? IW_REC_PARTIAL : IW_REC_IDLE;
       record.header.size_bytes = sizeof record;
       record.header.time_ns = monotonic_ns();
       sink(record.header, std::as_bytes(std::span(&record, 1)));

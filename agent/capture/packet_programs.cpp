@@ -164,13 +164,14 @@ std::uint64_t route_hash(std::string_view path) {
 }
 
 std::string failed_program(std::string_view log) {
-  constexpr std::string_view kEnd = "': BPF program load failed";
   constexpr std::string_view kBegin = "prog '";
-  const std::size_t end = log.find(kEnd);
-  if (end == std::string_view::npos) return "";
-  const std::size_t begin = log.rfind(kBegin, end);
-  if (begin == std::string_view::npos) return "";
-  return std::string(log.substr(begin + kBegin.size(), end - begin - kBegin.size()));
+  for (const std::string_view end : {"': BPF program load failed", "': failed to prepare load attributes"}) {
+    const std::size_t at = log.find(end);
+    const std::size_t begin = at == std::string_view::npos ? at : log.rfind(kBegin, at);
+    if (begin == std::string_view::npos) continue;
+    return std::string(log.substr(begin + kBegin.size(), at - begin - kBegin.size()));
+  }
+  return "";
 }
 
 std::string load_failure_reason(std::string_view log) {

@@ -44,7 +44,8 @@ class RecordSource {
   // Hands over every record that waits, oldest first.
   virtual base::Result<void> drain(const RecordSink& sink) = 0;
 
-  // One cumulative record of every request that is open now. The header's kind and time are set: partial, now.
+  // One record of every followed connection: the cumulative one of its open request (kind partial), or one without a
+  // request (kind idle). The header's time is now.
   virtual base::Result<void> read_open(const RecordSink& sink) = 0;
 
   virtual base::Result<void> read_counts(const CountSink& sink) = 0;

@@ -2,10 +2,14 @@
 // inferwire: one binary, thin subcommands.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "agent/cli/agent_command.h"
 #include "agent/cli/doctor.h"
+#include "agent/cli/show.h"
+#include "agent/cli/top.h"
 
 namespace {
 
@@ -21,6 +25,15 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, bool a
     std::fprintf(stderr, "inferwire: %s\nRun `inferwire help`.\n", error.what());
   }
   return kUsage;
+}
+
+void add_style(CLI::App& command, cli::When& color, bool& ascii) {
+  static const std::map<std::string, cli::When> kWhen = {
+      {"auto", cli::When::kAuto}, {"always", cli::When::kAlways}, {"never", cli::When::kNever}};
+  command.add_option("--color", color, "auto, always or never.")
+      ->transform(CLI::CheckedTransformer(kWhen).description(""))
+      ->type_name("WHEN");
+  command.add_flag("--ascii", ascii, "No character beyond ASCII.");
 }
 
 }  // namespace
@@ -41,6 +54,22 @@ int main(int argc, char** argv) {
   doctor_command->add_option("--cgroup-root", doctor.cgroup_root, "Root of the host's cgroup v2 hierarchy.")
       ->type_name("DIR");
 
+  cli::ShowOptions show;
+  CLI::App* show_command = app.add_subcommand("show", "Print records as a table and as waterfalls.");
+  show_command
+      ->add_option("file", show.file, "JSON lines as `inferwire agent --records` writes them; - is standard input.")
+      ->required();
+  show_command->add_flag("--table-only", show.table_only, "No waterfalls.");
+  show_command->add_option("--columns", show.columns, "Width; the terminal's by default.");
+  add_style(*show_command, show.color, show.ascii);
+
+  cli::TopOptions top;
+  CLI::App* top_command = app.add_subcommand("top", "Show the streams that are open now and the last minute's worst.");
+  top_command->add_flag("--once", top.once, "Print once and end.");
+  top_command->add_flag("--json", top.json, "Print JSON.");
+  top_command->add_option("--socket", top.socket_path, "The agent's unix socket.")->capture_default_str();
+  add_style(*top_command, top.color, top.ascii);
+
   CLI::App* version_command = app.add_subcommand("version", "Print the version.");
 
   bool configuration = false;
@@ -57,6 +86,10 @@ int main(int argc, char** argv) {
     status = agent.run();
   } else if (doctor_command->parsed()) {
     status = cli::run_doctor(doctor);
+  } else if (show_command->parsed()) {
+    status = cli::show_main(show);
+  } else if (top_command->parsed()) {
+    status = cli::top_main(top);
   } else if (version_command->parsed()) {
     std::printf("inferwire %s\n", INFERWIRE_VERSION);
   } else if (configuration) {

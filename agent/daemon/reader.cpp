@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -217,6 +218,7 @@ void Reader::on_request(const iw_record& record, Time now, bool from_iterator) {
     return;
   }
   const model::Identity identity = identities_.of_connection(record.conn, now);
+  if (identity.pid != 0 && living_.size() < kLivingMax) living_.insert_or_assign(identity.pid, identity);
   model::Recorded recorded = tracker_.on_record(record, final, monotonic_ns(), identity, clock_);
   if (parts_.records == nullptr) return;
   if (final) parts_.records->write(std::move(recorded.line));
@@ -233,7 +235,7 @@ void Reader::on_delivery(const iw_delivery& delivery) {
   char line[192];
   const int length = std::snprintf(
       line, sizeof line,
-      R"({"type":"delivery","time_ns":%llu,"conn_id":"%016llx","ordinal":%u,"role":"%s","view":"%s","chunks":%u})",
+      R"({"type":"delivery","t_mono_ns":%llu,"conn_id":"%016llx","ordinal":%u,"role":"%s","view":"%s","chunks":%u})",
       static_cast<unsigned long long>(delivery.header.time_ns), static_cast<unsigned long long>(delivery.cookie),
       delivery.ordinal, delivery.role == IW_ROLE_SERVER ? "server" : "client",
       delivery.view == IW_VIEW_SENT ? "sent" : "delivered", delivery.chunks);
@@ -247,12 +249,27 @@ bool Reader::is_own_scrape(const iw_count_key& key) const {
   return key.pid == static_cast<std::uint32_t>(getpid()) || key.pid == 0 || key.cgroup_id == own_cgroup_id_;
 }
 
+// A workload whose process lives keeps its series, however long it is idle.
+void Reader::touch_living() {
+  for (auto at = living_.begin(); at != living_.end();) {
+    if (kill(static_cast<pid_t>(at->first), 0) != 0 && errno == ESRCH) {
+      at = living_.erase(at);
+      continue;
+    }
+    tracker_.touch(at->second, monotonic_ns());
+    ++at;
+  }
+}
+
 base::Result<void> Reader::read_open(Time now) {
   if (auto done = drain(now); !done) return done;  // first: what is open now is newer
   auto walked = parts_.source->read_open([&](const iw_header&, std::span<const std::byte> bytes) {
     iw_record record;
     std::memcpy(&record, bytes.data(), sizeof record);
-    on_request(record, now, true);
+    if (!parts_.self_check->takes(record, false)) {
+      tracker_.on_connection(record.conn, identities_.of_connection(record.conn, now));
+    }
+    if (record.header.kind == IW_REC_PARTIAL) on_request(record, now, true);
   });
   if (!walked) return walked;
   auto counted = parts_.source->read_counts([&](const iw_count_key& key, const iw_count& delta) {
@@ -261,6 +278,7 @@ base::Result<void> Reader::read_open(Time now) {
   });
   if (!counted) base::log_once(base::LogLevel::kWarn, "counts", counted.error().to_string());
   // Without the iterator nothing would be reported, and all be forgotten.
+  touch_living();
   if (sees_open_requests_) {
     tracker_.end_iteration(monotonic_ns());
   } else {
@@ -287,7 +305,7 @@ void Reader::report_records(capture::KernelStats stats) {
 
 void Reader::report_signals() {
   metrics::Registry& registry = *parts_.registry;
-  registry.zero(FamilyId::kSignalUp);
+  registry.clear(FamilyId::kSignalUp);  // a reason that no longer holds must not stay
   bool all_up = true;
   for (const capture::SignalState& signal : capture::signal_states(parts_.source->states())) {
     all_up &= signal.up;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "agent/capture/kernel_source.h"
@@ -61,6 +62,7 @@ class Reader {
   void on_record(const iw_header& header, std::span<const std::byte> bytes, Time now);
   void on_request(const iw_record& record, Time now, bool from_iterator);
   void on_delivery(const iw_delivery& delivery);
+  void touch_living();
   bool is_own_scrape(const iw_count_key& key) const;
   void advance_self_check(Time now);
   base::Result<void> publish(Time now);
@@ -76,6 +78,8 @@ class Reader {
   model::RequestTracker tracker_;
   IdentityResolver identities_;
   model::Clock clock_;
+  static constexpr std::size_t kLivingMax = 4096;
+  std::unordered_map<std::uint32_t, model::Identity> living_;  // by pid: whose requests were seen
   std::vector<capture::MapUse> maps_;
   std::array<std::uint64_t, IW_REC_KINDS> delivered_{};  // from the ring buffer, by kind
   std::array<std::uint64_t, IW_REC_KINDS> excluded_{};   // of these, the self-check's
