@@ -1539,7 +1539,7 @@ int iter__flows(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct iw_flow *f = ctx->value;
 
-	if (!f || f->live != 1)
+	if (!f || f->live > 1)
 		return 0;
 	bpf_seq_write(ctx->meta->seq, &f->record, sizeof(f->record));
 	return 0;
@@ -1562,7 +1562,7 @@ int iter__task_file(struct bpf_iter__task_file *ctx)
 	if (!sk)
 		return 0;
 	f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	if (!f || f->live != 1)
+	if (!f || f->live > 1)
 		return 0;
 	bpf_seq_write(ctx->meta->seq, &f->record, sizeof(f->record));
 	return 0;

@@ -54,6 +54,16 @@ std::uint64_t map_memory_bytes(int map_fd) {
   return at == std::string::npos ? 0 : std::strtoull(text->c_str() + at + kKey.size(), nullptr, 10);
 }
 
+// TCP sockets of all network namespaces: /proc/net/sockstat's "alloc" is the kernel's one counter. Each has at most one
+// element in a map of socket storage.
+std::uint64_t tcp_sockets() {
+  constexpr std::string_view kKey = " alloc ";
+  auto text = read_text("/proc/net/sockstat");
+  if (!text) return 0;
+  const std::size_t at = text->find(kKey, text->find("TCP:"));
+  return at == std::string::npos ? 0 : std::strtoull(text->c_str() + at + kKey.size(), nullptr, 10);
+}
+
 std::uint64_t walk_keys(int map_fd, std::uint32_t key_bytes, std::uint32_t max_entries) {
   std::vector<std::byte> key(key_bytes), next(key_bytes);
   std::uint64_t entries = 0;
@@ -244,6 +254,15 @@ std::vector<MapUse> KernelSource::map_use() {
       case BPF_MAP_TYPE_PERCPU_ARRAY:
         use.entries = bpf_map__max_entries(map);
         break;
+      case BPF_MAP_TYPE_SK_STORAGE: {
+        // The kernel accounts only for the buckets. `flows` were counted by the last walk, `sockets` have this bound.
+        constexpr std::uint64_t kElementHeaderBytes = 64;
+        const bool flows = map == programs_.skeleton()->maps.flows && programs_.open_requests_link() >= 0;
+        const std::uint64_t elements = flows ? implementation_->walked.size() : tcp_sockets();
+        if (flows) use.entries = elements;
+        use.memory_bytes += elements * (bpf_map__value_size(map) + kElementHeaderBytes);
+        break;
+      }
       default:
         break;
     }

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -207,23 +207,31 @@ void Reader::on_record(const iw_header& header, std::span<const std::byte> bytes
   } else {
     iw_record record;
     std::memcpy(&record, bytes.data(), sizeof record);
-    on_request(record, now, false);
+    on_request(record, now);
   }
 }
 
-void Reader::on_request(const iw_record& record, Time now, bool from_iterator) {
+void Reader::on_request(const iw_record& record, Time now) {
   const bool final = record.header.kind == IW_REC_FINAL;
   if (parts_.self_check->takes(record, final)) {
-    if (!from_iterator) ++excluded_[record.header.kind];
+    ++excluded_[record.header.kind];
     return;
   }
   const model::Identity identity = identities_.of_connection(record.conn, now);
-  if (identity.pid != 0 && living_.size() < kLivingMax) living_.insert_or_assign(identity.pid, identity);
   model::Recorded recorded = tracker_.on_record(record, final, monotonic_ns(), identity, clock_);
-  if (parts_.records == nullptr) return;
-  if (final) parts_.records->write(std::move(recorded.line));
+  if (final && parts_.records) parts_.records->write(std::move(recorded.line));
+}
+
+// From the walk over connections.
+void Reader::on_connection(const iw_record& record, Time now) {
+  if (parts_.self_check->takes(record, false)) return;
+  const model::Identity identity = identities_.of_connection(record.conn, now);
+  tracker_.on_connection(record.conn, identity);
+  tracker_.touch(identity, monotonic_ns());
+  if (record.header.kind != IW_REC_PARTIAL) return;
+  const model::Recorded recorded = tracker_.on_record(record, false, monotonic_ns(), identity, clock_);
   // What an open stream had come to when the agent stopped.
-  if (finishing_ && from_iterator) parts_.records->write(model::to_json_line(recorded.request, identity));
+  if (finishing_ && parts_.records) parts_.records->write(model::to_json_line(recorded.request, identity));
 }
 
 void Reader::on_delivery(const iw_delivery& delivery) {

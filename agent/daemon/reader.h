@@ -60,7 +60,8 @@ class Reader {
   base::Result<void> read_open(Time now);
   base::Result<void> finish();
   void on_record(const iw_header& header, std::span<const std::byte> bytes, Time now);
-  void on_request(const iw_record& record, Time now, bool from_iterator);
+  void on_request(const iw_record& record, Time now);
+  void on_connection(const iw_record& record, Time now);
   void on_delivery(const iw_delivery& delivery);
   void touch_living();
   bool is_own_scrape(const iw_count_key& key) const;

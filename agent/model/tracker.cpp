@@ -373,9 +373,25 @@ void RequestTracker::on_stats(std::span<const std::uint64_t> stats) {
   }
 }
 
+void RequestTracker::on_connection(const iw_conn& conn, const Identity& who) {
+  const std::uint16_t port = conn.role == IW_ROLE_SERVER ? conn.local_port : conn.remote_port;
+  ++connections_[{who.name_space, std::string(workload_of(who)), who.container, who.pod,
+                  std::string(role_name(conn.role)), port_label(conn.role, port)}];
+}
+
+void RequestTracker::touch(const Identity& who, std::uint64_t now_ns) {
+  registry_.touch({who.name_space, workload_of(who), who.container, who.pod}, base::monotonic_from_ns(now_ns));
+}
+
 void RequestTracker::end_iteration(std::uint64_t now_ns) {
   (void)now_ns;
   ++iteration_;
+  registry_.zero(FamilyId::kConnectionsOpen);
+  for (const auto& [labels, count] : connections_) {
+    registry_.set(FamilyId::kConnectionsOpen, {labels[0], labels[1], labels[2], labels[3], labels[4], labels[5]},
+                  static_cast<double>(count));
+  }
+  connections_.clear();
   for (auto open = open_.begin(); open != open_.end();) {
     const auto next = std::next(open);
     if (++open->second.iterations_unseen > options_.forget_after_iterations) forget(open);

@@ -77,6 +77,12 @@ class RequestTracker {
   // The kernel's counters, IW_STAT_MAX of them, summed over CPUs.
   void on_stats(std::span<const std::uint64_t> stats);
 
+  // The iterator came by this connection, with an open request or without.
+  void on_connection(const iw_conn& conn, const Identity& identity);
+
+  // The workload is alive, if idle: its series stay.
+  void touch(const Identity& identity, std::uint64_t now_ns);
+
   // The iterator has reported all open requests: those it did not are nearer to being forgotten.
   void end_iteration(std::uint64_t now_ns);
 
@@ -94,6 +100,8 @@ class RequestTracker {
   const History& history() const { return history_; }
 
  private:
+  using GaugeLabels = std::array<std::string, 6>;  // namespace workload container pod role port
+
   struct Key {
     std::uint64_t cookie;
     std::uint32_t ordinal;
@@ -208,6 +216,7 @@ class RequestTracker {
   std::deque<Held> held_;
   std::uint64_t iteration_ = 0;
   Clock clock_;
+  std::map<GaugeLabels, std::uint64_t> connections_;  // of the iteration that is going on
   TrackerStatus status_;
 };
 

@@ -37,6 +37,12 @@ IW_INLINE struct iw_request_head *iw_open_head(struct iw_flow *f, const struct i
 	return 0;
 }
 
+IW_INLINE void iw_set_live(struct iw_flow *f, iw_u32 live)
+{
+	f->live = live;
+	f->record.conn.request_open = (iw_u8)live;
+}
+
 /* Clears the current request. Its arrays are large: word by word keeps this one loop. */
 IW_GLOBAL int iw_request_clear(struct iw_flow *f)
 {
@@ -111,7 +117,7 @@ IW_GLOBAL int iw_request_begin(struct iw_flow *f, struct iw_window *w)
 	f->record.conn.requests++;
 	if (!f->live) {
 		iw_request_clear(f);
-		f->live = 1;
+		iw_set_live(f, 1);
 		p->slot = 0;
 	} else if (f->queued < IW_QUEUE && !f->dropped) {
 		f->queued++;
@@ -168,7 +174,7 @@ IW_GLOBAL int iw_flow_next(struct iw_flow *f)
 	f->previous_end_ns = f->record.request.end_ns;
 	f->finish = 0;
 	if (!f->queued && !f->dropped) {
-		f->live = 0;
+		iw_set_live(f, 0);
 		return 0;
 	}
 	iw_request_clear(f);
@@ -178,7 +184,7 @@ IW_GLOBAL int iw_flow_next(struct iw_flow *f)
 		f->record.request.head.first_byte_ns = f->previous_end_ns;
 		f->record.request.head.flags = IW_REQ_APPROXIMATE;
 		f->record.request.head.ordinal = f->record.conn.requests - f->dropped;
-		f->live = 1;
+		iw_set_live(f, 1);
 		return 0;
 	}
 	/* Word by word (volatile keeps the compiler from making block copies of it, which go by way of the stack). */
@@ -188,7 +194,7 @@ IW_GLOBAL int iw_flow_next(struct iw_flow *f)
 	for (i = 0; i < (IW_QUEUE - 1) * IW_HEAD_WORDS; i++)
 		queue[i] = queue[i + IW_HEAD_WORDS];
 	f->queued--;
-	f->live = 1;
+	iw_set_live(f, 1);
 	p = iw_parser_of(f, iw_request_direction(f));
 	if (p->slot && p->slot <= IW_QUEUE)
 		p->slot--;

@@ -171,6 +171,8 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 	}
 	next = IW_AT(w, v + 1);
 #define IW_HAS_TEXT (ch == '"' && next != '"')
+/* The key has `n` characters with its first quote and begins with `first`, in this line. */
+#define IW_BEGINS(n, first) (c - w->line_start >= (n) && IW_AT(w, c - (n)) == '"' && IW_AT(w, c - (n) + 1) == (first))
 	switch ((iw_u8)(k >> 56)) {
 	case 't':
 		if (k == IW_WORD('"', 'c', 'o', 'n', 't', 'e', 'n', 't') ||
@@ -184,7 +186,7 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 			if (ch == '"')
 				event = IW_EV_END;
 		} else if (k == IW_WORD('t', '_', 'o', 'u', 't', 'p', 'u', 't')) {
-			if (IW_HAS_TEXT && IW_AT(w, c - 13) == '"')
+			if (IW_HAS_TEXT && IW_BEGINS(13, 't'))
 				event = IW_EV_CONTENT; /* Triton: text_output */
 		} else if ((k & IW_LAST(7)) == IW_WORD(0, '"', 'o', 'b', 'j', 'e', 'c', 't')) {
 			if (ch == '"' && (IW_LOAD(w, v + 1) & IW_FIRST(6)) == IW_WORD('e', 'r', 'r', 'o', 'r', '"', 0, 0))
@@ -192,22 +194,22 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 		} else if (k == IW_WORD('a', 'l', '_', 'c', 'o', 'u', 'n', 't')) {
 			n = iw_number(w, v, 1);
 			if (n < ~0u) {
-				if (IW_AT(w, c - 12) == '"')
+				if (IW_BEGINS(12, 'e'))
 					r->tokens_output = (iw_u32)n;
-				else if (IW_AT(w, c - 19) == '"')
+				else if (IW_BEGINS(19, 'p'))
 					r->tokens_input = (iw_u32)n;
 			}
 		}
 		break;
 	case 'g':
-		if (k == IW_WORD('t', 'h', 'i', 'n', 'k', 'i', 'n', 'g') && IW_AT(w, c - 10) == '"' && IW_HAS_TEXT)
+		if (k == IW_WORD('t', 'h', 'i', 'n', 'k', 'i', 'n', 'g') && IW_BEGINS(10, 't') && IW_HAS_TEXT)
 			event = IW_EV_REASONING;
-		else if (k == IW_WORD('e', 'a', 's', 'o', 'n', 'i', 'n', 'g') && IW_AT(w, c - 11) == '"' && IW_HAS_TEXT)
+		else if (k == IW_WORD('e', 'a', 's', 'o', 'n', 'i', 'n', 'g') && IW_BEGINS(11, 'r') && IW_HAS_TEXT)
 			event = IW_EV_REASONING;
 		break;
 	case 'e':
 		if (k == IW_WORD('r', 'e', 's', 'p', 'o', 'n', 's', 'e')) {
-			if (IW_AT(w, c - 10) == '"' && IW_HAS_TEXT)
+			if (IW_BEGINS(10, 'r') && IW_HAS_TEXT)
 				event = IW_EV_CONTENT;
 		} else if ((k & IW_LAST(5)) == IW_WORD(0, 0, 0, '"', 't', 'y', 'p', 'e')) {
 			if (ch == '"')
@@ -219,14 +221,14 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 			if (ch == '{')
 				event = IW_EV_USAGE;
 		} else if (k == IW_WORD('d', 'e', 'l', '_', 'n', 'a', 'm', 'e')) {
-			if (ch == '"' && IW_AT(w, c - 12) == '"' && !r->model[0])
+			if (ch == '"' && IW_BEGINS(12, 'm') && !r->model[0])
 				iw_text(f, w, IW_TEXT_MODEL << 16 | ((v + 1) & 0xffff));
 		}
 		break;
 	case 'h':
 		if (k == IW_WORD('t', '_', 'l', 'e', 'n', 'g', 't', 'h')) {
 			n = iw_number(w, v, 1); /* TGI: input_length */
-			if (n < ~0u && IW_AT(w, c - 14) == '"' && IW_AT(w, c - 13) == 'i')
+			if (n < ~0u && IW_BEGINS(14, 'i'))
 				r->tokens_input = (iw_u32)n;
 		}
 		break;
@@ -247,32 +249,30 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 		} else if (k == IW_WORD('t', '_', 't', 'o', 'k', 'e', 'n', 's')) {
 			n = iw_number(w, v, 1);
 			if (n < ~0u) {
-				if (IW_AT(w, c - 15) == '"' && IW_AT(w, c - 14) == 'p')
+				if (IW_BEGINS(15, 'p') || IW_BEGINS(14, 'i'))
 					r->tokens_input = (iw_u32)n;
-				else if (IW_AT(w, c - 14) == '"' && IW_AT(w, c - 13) == 'i')
-					r->tokens_input = (iw_u32)n;
-				else if (IW_AT(w, c - 15) == '"' && IW_AT(w, c - 14) == 'o')
+				else if (IW_BEGINS(15, 'o'))
 					r->tokens_output = (iw_u32)n;
 			}
 		} else if (k == IW_WORD('d', '_', 't', 'o', 'k', 'e', 'n', 's')) {
 			n = iw_number(w, v, 1); /* TGI: generated_tokens */
-			if (n < ~0u && IW_AT(w, c - 18) == '"' && IW_AT(w, c - 17) == 'g')
+			if (n < ~0u && IW_BEGINS(18, 'g'))
 				r->tokens_output = (iw_u32)n;
 		} else if (k == IW_WORD('n', '_', 't', 'o', 'k', 'e', 'n', 's')) {
 			n = iw_number(w, v, 1);
-			if (n < ~0u && IW_AT(w, c - 19) == '"' && IW_AT(w, c - 18) == 'c')
+			if (n < ~0u && IW_BEGINS(19, 'c'))
 				r->tokens_output = (iw_u32)n;
 		} else if (k == IW_WORD('r', 'o', 'm', 'p', 't', '_', 'm', 's')) {
 			n = iw_number(w, v, 1000000);
-			if (IW_AT(w, c - 11) == '"')
+			if (IW_BEGINS(11, 'p'))
 				r->prefill_ns = n;
 		} else if (k == IW_WORD('_', 't', 'i', 'm', 'e', '_', 'm', 's')) {
 			n = iw_number(w, v, 1000000);
-			if (IW_AT(w, c - 15) == '"' && IW_AT(w, c - 14) == 'q')
+			if (IW_BEGINS(15, 'q'))
 				r->queue_ns = n;
 		} else if (k == IW_WORD('t', 'o', 'k', 'e', 'n', '_', 'm', 's')) {
 			n = iw_number(w, v, 1000000);
-			if (IW_AT(w, c - 24) == '"' && IW_AT(w, c - 23) == 't')
+			if (IW_BEGINS(24, 't'))
 				r->prefill_ns = n;
 		}
 		break;
@@ -287,17 +287,17 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 				event = IW_EV_TOOL;
 		} else if (k == IW_WORD('p', 'r', 'o', 'm', 'p', 't', '_', 'n')) {
 			n = iw_number(w, v, 1);
-			if (n < ~0u && IW_AT(w, c - 10) == '"' && r->tokens_input == ~0u)
+			if (n < ~0u && IW_BEGINS(10, 'p') && r->tokens_input == ~0u)
 				r->tokens_input = (iw_u32)n;
 		} else if (k == IW_WORD('d', 'i', 'c', 't', 'e', 'd', '_', 'n')) {
 			n = iw_number(w, v, 1);
-			if (n < ~0u && r->tokens_output == ~0u)
+			if (n < ~0u && IW_BEGINS(13, 'p') && r->tokens_output == ~0u)
 				r->tokens_output = (iw_u32)n;
 		} else if (k == IW_WORD('d', 'u', 'r', 'a', 't', 'i', 'o', 'n')) {
 			n = iw_number(w, v, 1);
-			if (IW_AT(w, c - 22) == '"' && IW_AT(w, c - 21) == 'p')
+			if (IW_BEGINS(22, 'p'))
 				r->prefill_ns = n;
-			else if (IW_AT(w, c - 15) == '"' && IW_AT(w, c - 14) == 'l')
+			else if (IW_BEGINS(15, 'l'))
 				r->load_ns = n;
 		}
 		break;
@@ -315,6 +315,7 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 		break;
 	}
 #undef IW_HAS_TEXT
+#undef IW_BEGINS
 	p->event |= event;
 	if (ch == '"' && event & (IW_EV_CONTENT | IW_EV_REASONING | IW_EV_TOOL | IW_EV_DELTA)) {
 		w->texts++;
@@ -564,7 +565,7 @@ IW_INLINE void iw_bad_start(struct iw_flow *f, struct iw_window *w, struct iw_pa
 	}
 	f->record.conn.requests--;
 	if (p->slot == 0)
-		f->live = 0;
+		iw_set_live(f, 0);
 	else if (p->slot <= IW_QUEUE && f->queued)
 		f->queued--;
 	else if (f->dropped)

@@ -25,6 +25,7 @@ typedef unsigned long long iw_u64;
 #define IW_ABI_VERSION 1
 
 /* Kinds of record. */
+#define IW_REC_IDLE 0     /* struct iw_record, from the iterator only: a connection without an open request */
 #define IW_REC_FINAL 1    /* struct iw_record: the request has ended */
 #define IW_REC_PARTIAL 2  /* struct iw_record: cumulative, the request is still open (first chunk, iterator) */
 #define IW_REC_DELIVERY 3 /* struct iw_delivery: one per delivery, only with tracing on */
@@ -157,7 +158,7 @@ struct iw_conn {
 	iw_u16 remote_port;
 	iw_u16 family; /* 2 IPv4 (also on a v4-mapped socket), 10 IPv6 */
 	iw_u8 role;
-	iw_u8 pad0;
+	iw_u8 request_open; /* 1: request is one that has begun and not ended */
 	iw_u32 owner_pid;
 	iw_u32 flags;
 	iw_u32 handshake_us; /* server: the first RTT sample */
