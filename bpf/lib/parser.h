@@ -429,7 +429,7 @@ IW_INLINE iw_u32 iw_status(iw_u64 first, iw_u64 second)
 	iw_u8 a = (iw_u8)(second >> 8), b = (iw_u8)(second >> 16), c = (iw_u8)(second >> 24);
 
 	if ((first & IW_FIRST(7)) != IW_WORD('H', 'T', 'T', 'P', '/', '1', '.', 0) || (second & 0xff) != ' ' ||
-	    !iw_is_digit(a) || !iw_is_digit(b) || !iw_is_digit(c))
+	    !iw_is_digit(a) || a == '0' || !iw_is_digit(b) || !iw_is_digit(c))
 		return 0;
 	return (iw_u32)(a - '0') * 100 + (iw_u32)(b - '0') * 10 + (c - '0');
 }
