@@ -239,9 +239,9 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 	p = iw_parser_of(f, w->direction);
 	event = p->event;
 	p->event = 0;
-	w->event = event;
 	if (!event)
 		return 0;
+	w->event = event;
 	r = &f->record.request;
 	seq = iw_seq_of(w, pos);
 	if (event & IW_EV_RESPONSES) {
@@ -255,6 +255,7 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 	if (!(event & (IW_EV_DATA))) {
 		if (event & (IW_EV_COMMENT | IW_EV_PING))
 			r->comments++;
+		w->other = 1;
 		return 0;
 	}
 	r->events++;
