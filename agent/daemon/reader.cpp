@@ -218,6 +218,7 @@ void Reader::on_request(const iw_record& record, Time now) {
     return;
   }
   const model::Identity identity = identities_.of_connection(record.conn, now);
+  if (identity.pid != 0 && living_.size() < kLivingMax) living_.insert_or_assign(identity.pid, identity);
   model::Recorded recorded = tracker_.on_record(record, final, monotonic_ns(), identity, clock_);
   if (final && parts_.records) parts_.records->write(std::move(recorded.line));
 }
@@ -274,10 +275,7 @@ base::Result<void> Reader::read_open(Time now) {
   auto walked = parts_.source->read_open([&](const iw_header&, std::span<const std::byte> bytes) {
     iw_record record;
     std::memcpy(&record, bytes.data(), sizeof record);
-    if (!parts_.self_check->takes(record, false)) {
-      tracker_.on_connection(record.conn, identities_.of_connection(record.conn, now));
-    }
-    if (record.header.kind == IW_REC_PARTIAL) on_request(record, now, true);
+    on_connection(record, now);
   });
   if (!walked) return walked;
   auto counted = parts_.source->read_counts([&](const iw_count_key& key, const iw_count& delta) {
@@ -285,8 +283,8 @@ base::Result<void> Reader::read_open(Time now) {
     tracker_.on_count(key, delta, identities_.of_count(key, delta, now));
   });
   if (!counted) base::log_once(base::LogLevel::kWarn, "counts", counted.error().to_string());
-  // Without the iterator nothing would be reported, and all be forgotten.
   touch_living();
+  // Without the iterator nothing would be reported, and all be forgotten.
   if (sees_open_requests_) {
     tracker_.end_iteration(monotonic_ns());
   } else {
