@@ -24,7 +24,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from rig import clients, join, report, servers  # noqa: E402
+from rig import clients, join, observe, report, servers  # noqa: E402
+from rig import wire as wire_rig  # noqa: E402
 from rig.agent import Agent  # noqa: E402
 from rig.build import agent_binary  # noqa: E402
 from rig.clock import realtime_offset_ns  # noqa: E402
@@ -32,7 +33,9 @@ from rig.pcap import Acknowledgments, Capture  # noqa: E402
 from rig.process import run  # noqa: E402
 from rig.scenario import scenario  # noqa: E402
 from rig.testing import SKIPPED  # noqa: E402
+from rig.wire import Wire  # noqa: E402
 
+PATHS = ({}, {"reorder": 0.25}, {"duplicate": 0.05}, {"loss": 0.03}, {"corrupt": 0.05})
 CADENCES_MS = (2, 5, 10, 20, 50, 100, 200)
 REQUESTS_PER_REUSED_CONNECTION = 5
 AIOHTTP_SHARE = 0.25
@@ -128,8 +131,35 @@ def measure_server(kind, arguments, agent, folder, draw):
         return rows
 
 
+def measure_path(faults, arguments, agent, seed):
+    """Streams over a wire with faults: how many records of each role are exact, how many of the client's say `approximate`."""
+    with Wire(delay_ms=2, seed=seed, log=False, **faults) as wire, \
+            servers.Server("cpp", netns=wire.b, host=wire_rig.B_ADDRESS) as server:
+        streams = {f"path-{i}": scenario(framing=("sse-lf", "sse-crlf", "ndjson")[i % 3], chunks=60, cadence_ms=8, ttft_ms=30,
+                                         jitter=0.5, seed=seed + i) for i in range(arguments.path_streams)}
+        connections = [clients.connection(server.host, server.port, [clients.request(tag, one)], start_ms=40 * i)
+                       for i, (tag, one) in enumerate(streams.items())]
+        lines = clients.run_plan(connections, netns=wire.a)
+        seen = observe.gather(agent, streams, server, lines)
+    result = {"faults": faults, "streams": len(seen), "server_exact": 0, "client_exact": 0, "client_approximate": 0}
+    for one in seen.values():
+        result["server_exact"] += not one.problems("server")
+        if one.records.get("client", {}).get("approximate"):
+            result["client_approximate"] += 1
+        else:
+            result["client_exact"] += not one.problems("client")
+    print(f"path with {faults}: {result}", flush=True)
+    return result
+
+
 def ours(record, port):
     return port in (join.port_of(record["local"]), join.port_of(record["remote"]))
+
+
+def path_verdicts(paths):
+    return [("path", one["server_exact"] == one["streams"] == one["client_exact"] + one["client_approximate"],
+             f"path with {one['faults'] or 'no faults'}: {one['server_exact']} of {one['streams']} records of the server exact; of "
+             f"the client {one['client_exact']}, and {one['client_approximate']} marked approximate") for one in paths]
 
 
 def machine():
@@ -167,6 +197,7 @@ def parse_arguments():
     parser.add_argument("--out", help="folder for logs, records, captures and accuracy.json (default: none is kept)")
     parser.add_argument("--doc", help="render the report to this file (docs/accuracy.md)")
     parser.add_argument("--no-trace", action="store_true", help="only what records say")
+    parser.add_argument("--path-streams", type=int, default=48, help="streams over each path with faults; 0: none")
     parser.add_argument("--records-timeout-s", type=float, default=20)
     parser.add_argument("--counts-only", action="store_true", help="the exit status judges counts, not times")
     return parser.parse_args()
@@ -188,14 +219,15 @@ def main():
         with Agent(arguments.agent, trace=not arguments.no_trace, folder=out) as agent:
             for kind in arguments.servers:
                 rows += measure_server(kind, arguments, agent, out / kind, draw)
+            paths = [measure_path(faults, arguments, agent, arguments.seed) for faults in PATHS if arguments.path_streams]
         result = {"seed": arguments.seed, "streams": len(rows), "parallel": arguments.parallel,
                   "stream_ms": arguments.stream_ms, "machine": machine(), "versions": versions(),
-                  "verdicts": join.verdicts(rows), "rows": [row.as_json() for row in rows]}
+                  "verdicts": join.verdicts(rows) + path_verdicts(paths), "paths": paths, "rows": [row.as_json() for row in rows]}
         (out / "accuracy.json").write_text(json.dumps(result), encoding="utf-8")
         if arguments.doc:
             pathlib.Path(arguments.doc).write_text(report.render(result, rows), encoding="utf-8")
         print(report.render_text(result, rows))
-    judged = [passed for name, passed, _ in result["verdicts"] if name == "exact" or not arguments.counts_only]
+    judged = [passed for name, passed, _ in result["verdicts"] if name in ("exact", "path") or not arguments.counts_only]
     return 0 if all(judged) else 1
 
 

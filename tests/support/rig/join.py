@@ -22,6 +22,7 @@ MEASURES = {
     "gap_sent_max_outside": ("longest sent gap of a stream: outside what the clocks around the writes allow", None),
     "gap_sent_sum": ("first to last chunk as sent, and the server's log", MS),
     "client_arrival": ("client role: arrival of each chunk, and the client's log of reading it", MS),
+    "client_arrival_outside": ("client role: arrival of each chunk: outside of its write and its read", None),
     "client_ttft": ("client role: TTFT, user view, and the client's log", MS),
     "client_gap_max": ("client role: longest gap of a stream, and the client's log", None),
     "client_gap_sum": ("client role: first to last chunk, and the client's log", MS),
@@ -135,7 +136,7 @@ class Joiner:
                 row.delivered = record.get("delivered")
                 self._measure_server(row, record, server_line, client_line)
             else:
-                self._measure_client(row, record, client_line)
+                self._measure_client(row, record, server_line, client_line)
         return row
 
     def _trace_of(self, record, view, chunks):
@@ -183,7 +184,7 @@ class Joiner:
             row.errors["delivered_ack"] = [at + self.unix_offset_ns - ack for at, ack in zip(delivered, acked)
                                            if ack is not None]
 
-    def _measure_client(self, row, record, client_line):
+    def _measure_client(self, row, record, server_line, client_line):
         reads = chunk_reads(client_line)
         row.errors["client_duration"] = [record["duration_ns"] - (client_line["end_ns"] - client_line["sent_first_ns"])]
         ttft = record.get("ttft_ns", {}).get("user")
@@ -197,6 +198,9 @@ class Joiner:
         arrivals = self._trace_of(record, "delivered", len(reads))
         if arrivals:
             row.errors["client_arrival"] = [at - read for at, read in zip(arrivals, reads)]
+            befores = [before for before, _ in chunk_writes(server_line)]
+            row.errors["client_arrival_outside"] = [outside(at, before, read)
+                                                    for at, before, read in zip(arrivals, befores, reads)]
 
     @staticmethod
     def _measure_gaps(row, said, times, name):

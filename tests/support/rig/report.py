@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders the result of tests/e2e/accuracy.py: docs/accuracy.md, and a text for the terminal."""
 
-from .join import MEASURES, MS, summarize, verdicts
+from .join import MEASURES, MS, summarize
 
 _INTRODUCTION = """# Accuracy
 
@@ -65,6 +65,18 @@ def _group_table(rows):
     return "\n".join(lines)
 
 
+def _path_table(paths):
+    lines = ["## Paths with faults", "",
+             "The same streams over a wire with 2 ms of delay each way; exact: chunks, tokens, bytes, outcome and code.", "",
+             "| fault | streams | server exact | client exact | client marked `approximate` |",
+             "| --- | ---: | ---: | ---: | ---: |"]
+    for one in paths:
+        fault = ", ".join(f"{name} {share:.0%}" for name, share in one["faults"].items()) or "none"
+        lines.append(f"| {fault} | {one['streams']} | {one['server_exact']} | {one['client_exact']} | "
+                     f"{one['client_approximate']} |")
+    return "\n".join(lines)
+
+
 def _problems(rows, limit=20):
     lines = [f"- `{row.tag}` ({row.server}, request {row.ordinal}): {problem}" for row in rows for problem in row.problems]
     more = [f"- ... and {len(lines) - limit} more"] if len(lines) > limit else []
@@ -82,13 +94,14 @@ def render(result, rows):
         f"Made by `{command}` on kernel {machine['kernel']}, {machine['cpus']} CPUs ({machine['cpu']}); servers: "
         + "; ".join(f"{kind}: {version}" for kind, version in result["versions"].items())
         + ". DIR then holds every log, the records, the trace, the captures and `accuracy.json` with each single error.\n",
-        "## Exactness\n\n" + "\n".join(f"- {text}." for name, _, text in verdicts(rows) if name == "exact")
+        "## Exactness\n\n" + "\n".join(f"- {text}." for name, _, text in result["verdicts"] if name == "exact")
         + f"\n- {estimated} of {len(rows)} requests say that their delivered times are `estimated`."
         + f"\n- {sum(row.approximate for row in rows)} requests are marked `approximate`.\n" + _problems(rows),
         "## All streams\n\n" + _table(summarize(rows)),
         "## First requests of a connection\n\n" + _table(summarize(rows, lambda row: row.ordinal == 1)),
         "## Later requests of a connection\n\n" + _table(summarize(rows, lambda row: row.ordinal > 1)),
         "## By server: p99 in ms\n\n" + _group_table(rows),
+        *([_path_table(result["paths"])] if result.get("paths") else []),
         _DEFINITIONS,
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
@@ -100,7 +113,7 @@ def render_text(result, rows):
     for key, measured in summarize(rows).items():
         lines.append(f"  {key:22} n {measured['count']:6}  p50 {_ms(measured['p50']):>9}  p99 {_ms(measured['p99']):>9}  "
                      f"max {_ms(measured['max']):>9} ms  mean {_ms(measured['mean']):>9}")
-    for _, passed, text in verdicts(rows):
+    for _, passed, text in result["verdicts"]:
         lines.append(("passed  " if passed else "FAILED  ") + text)
     problems = _problems(rows, 30)
     return "\n".join(lines + ([problems] if problems else []))
