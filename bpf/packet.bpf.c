@@ -375,6 +375,9 @@ __attribute__((noinline)) int emit(struct iw_flow *f)
 	return 0;
 }
 
+/* A type that only the stack has is not in BTF; this puts it there, since its layout is part of the interface. */
+const struct iw_delivery *delivery_layout = 0;
+
 static __always_inline void trace(struct iw_flow *f, iw_u32 chunks, iw_u8 view, iw_u64 at_ns)
 {
 	struct iw_delivery d = {};

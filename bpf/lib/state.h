@@ -51,6 +51,7 @@ struct iw_window {
 	iw_u32 last_newline; /* after the last line end of the segment, or segment_start */
 	iw_u32 final;      /* nothing of this body follows the segment */
 	iw_u32 mask_base;
+	iw_u32 pad1;
 	iw_u64 mask_any;
 	iw_u64 mask_newline;
 	/* Whether the HTTP chunk being looked at may become the stream's template. */
@@ -110,6 +111,7 @@ struct iw_parser {
 	iw_u8 slot;        /* request parser: 0 = current request, n = queue[n-1], 0xff = dropped */
 	iw_u8 pad0;
 	iw_u8 carry[IW_CARRY]; /* last bytes of the unfinished line, right aligned */
+	iw_u32 pad1;
 };
 
 /* Flags of a head. */

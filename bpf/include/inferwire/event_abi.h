@@ -219,7 +219,6 @@ struct iw_request {
 	iw_u32 first_content_seq; /* sequence number after the first content event */
 	iw_u32 end_seq;           /* after the last response byte */
 	iw_u32 response_seq;      /* after the first response byte */
-	iw_u32 pad1;
 	iw_u16 code;
 	iw_u8 format;
 	iw_u8 encoding;
