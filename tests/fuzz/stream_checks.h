@@ -10,12 +10,12 @@
 
 #include "bpf/lib/native.h"
 
-#define IW_REQUIRE(condition)                                                              \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
+#define IW_REQUIRE(condition)                                                             \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
       std::fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                        \
-    }                                                                                      \
+      std::abort();                                                                       \
+    }                                                                                     \
   } while (0)
 
 namespace inferwire::fuzz {
@@ -64,10 +64,10 @@ inline void check_record(const iw_record& record, std::uint64_t now_ns) {
   IW_REQUIRE((r.chunks == 0) == (r.output_ns == 0 && r.chunks_reasoning == 0) || r.encoding);
   IW_REQUIRE(r.deliveries == 0 || r.content_ns != 0);
   // Marks: none in the future, none before the request, in their order.
-  const std::uint64_t marks[] = {r.head.first_byte_ns, r.head.last_byte_ns, r.request_acked_ns,     r.read_ns,
-                                 r.response_ns,        r.content_ns,        r.content_delivered_ns, r.output_ns,
-                                 r.last_content_ns,    r.last_delivered_ns, r.activity_ns,          r.end_handed_ns,
-                                 r.end_ns,             r.done_ns};
+  const std::uint64_t marks[] = {
+      r.head.first_byte_ns, r.head.last_byte_ns,    r.request_acked_ns, r.read_ns,         r.response_ns,
+      r.content_ns,         r.content_delivered_ns, r.output_ns,        r.last_content_ns, r.last_delivered_ns,
+      r.activity_ns,        r.end_handed_ns,        r.end_ns,           r.done_ns};
   for (const auto mark : marks) {
     IW_REQUIRE(mark <= now_ns);
     IW_REQUIRE(mark == 0 || mark >= r.head.first_byte_ns);

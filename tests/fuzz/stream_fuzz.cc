@@ -4,9 +4,14 @@
 //
 // Input: one byte of flags (1: client role, 2: sequence numbers about to wrap), then steps: a byte whose low four bits
 // say what happens, and two bytes n (little endian).
-//   0-2 n request bytes follow   3-6 n response bytes follow, cut as the high bits say   7 n response bytes, one packet each
-//   8 acknowledged but for n     9 read but for n     10 n request bytes lost     11 n response bytes lost
-//   12 n microseconds pass       13 FIN (n & 1: of the server; n & 2: a reset)    14 close     15 n milliseconds pass
+//   0-2   n request bytes follow, cut as the high bits say
+//   3-6   n response bytes follow, cut as the high bits say
+//   7     n response bytes follow, one packet each
+//   8, 9  all but n bytes acknowledged, read
+//   10,11 n bytes of the request, of the response lost
+//   12,15 n microseconds, n milliseconds pass
+//   13    FIN (n & 1: the server's; n & 2: RST instead)
+//   14    the connection closes
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -85,14 +90,28 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t siz
     const iw_u32 n = left[1] | static_cast<iw_u32>(left[2]) << 8;
     left = left.subspan(3);
     switch (what) {
-      case 8: wire.acknowledge(n); break;
-      case 9: wire.read(n); break;
+      case 8:
+        wire.acknowledge(n);
+        break;
+      case 9:
+        wire.read(n);
+        break;
       case 10:
-      case 11: wire.lose(what == 10, n); break;
-      case 12: wire.wait(std::uint64_t{n} * 1'000); break;
-      case 13: wire.fin(n); break;
-      case 14: wire.close(); break;
-      case 15: wire.wait(std::uint64_t{n} * 1'000'000); break;
+      case 11:
+        wire.lose(what == 10, n);
+        break;
+      case 12:
+        wire.wait(std::uint64_t{n} * 1'000);
+        break;
+      case 13:
+        wire.fin(n);
+        break;
+      case 14:
+        wire.close();
+        break;
+      case 15:
+        wire.wait(std::uint64_t{n} * 1'000'000);
+        break;
       default: {
         const std::size_t bytes = std::min<std::size_t>(n, left.size());
         const std::size_t packet = what == 7 ? 1 : how == 0 ? bytes : how * how * 8u;

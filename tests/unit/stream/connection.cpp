@@ -7,9 +7,7 @@ namespace inferwire::stream_test {
 
 namespace {
 
-void keep(void* context, const iw_record* record) {
-  static_cast<std::vector<iw_record>*>(context)->push_back(*record);
-}
+void keep(void* context, const iw_record* record) { static_cast<std::vector<iw_record>*>(context)->push_back(*record); }
 
 }  // namespace
 

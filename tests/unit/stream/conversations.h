@@ -60,7 +60,7 @@ std::string openai_stream(int events, std::string_view id = "chatcmpl-1", std::s
 
 // ---- Servers ----
 
-Conversation vllm_chat();                 // role with the first token, tail in one write
+Conversation vllm_chat();  // role with the first token, tail in one write
 Conversation vllm_chat_continuous_usage();
 Conversation vllm_completions();
 Conversation vllm_reasoning();
@@ -91,6 +91,7 @@ Conversation crlf_events();
 Conversation hostile_text();
 Conversation multi_line_data();
 Conversation long_events();
+Conversation chunks_of_one_shape();
 
 // ---- HTTP shapes ----
 

@@ -109,8 +109,9 @@ TEST(Events, ContentWithoutItsBlankLineIsNoEvent) {
 }
 
 TEST(Events, CommentsPingsAndBlankLinesAreNoChunks) {
-  const auto r = stream_of(": ping\n\n\n\n:\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\nevent: ping\n\n: two\n: lines\n\n" + kA +
-                           "data: [DONE]\n\n");
+  const auto r =
+      stream_of(": ping\n\n\n\n:\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\nevent: ping\n\n: two\n: lines\n\n" + kA +
+                "data: [DONE]\n\n");
   EXPECT_EQ(r.chunks, 1u);
   EXPECT_EQ(r.comments, 5u);
 }
@@ -123,8 +124,10 @@ TEST(Events, OtherFieldsAndUnknownLinesAreIgnored) {
 
 TEST(Events, EmptyAndNullContentAreNoChunks) {
   const auto r = stream_of(
-      "data: {\"delta\":{\"content\":\"\"}}\n\ndata: {\"delta\":{\"content\":null}}\n\ndata: {\"delta\":{\"content\": \"\"}}\n\n"
-      "data: {\"delta\":{\"reasoning_content\":null,\"tool_calls\":null}}\n\ndata: {\"delta\":{\"content\": \"x\"}}\n\n");
+      "data: {\"delta\":{\"content\":\"\"}}\n\ndata: {\"delta\":{\"content\":null}}\n\ndata: {\"delta\":{\"content\": "
+      "\"\"}}\n\n"
+      "data: {\"delta\":{\"reasoning_content\":null,\"tool_calls\":null}}\n\ndata: {\"delta\":{\"content\": "
+      "\"x\"}}\n\n");
   EXPECT_EQ(r.chunks, 1u);
   EXPECT_EQ(r.events, 5u);
 }
@@ -147,10 +150,10 @@ TEST(Events, EachKnownErrorShapeIsSeen) {
 }
 
 TEST(Events, EachEndMarkerIsSeen) {
-  for (const char* end :
-       {"data: [DONE]", "data:[DONE]", R"(data: {"type":"response.completed"})", R"(data: {"type": "response.incomplete"})",
-        R"(data: {"type":"message_stop"})", R"(data: {"generated_text":"all"})", R"(data: {"content":"","stop":true})",
-        R"(data: {"done":true})", R"(data: {"done": true})"}) {
+  for (const char* end : {"data: [DONE]", "data:[DONE]", R"(data: {"type":"response.completed"})",
+                          R"(data: {"type": "response.incomplete"})", R"(data: {"type":"message_stop"})",
+                          R"(data: {"generated_text":"all"})", R"(data: {"content":"","stop":true})",
+                          R"(data: {"done":true})", R"(data: {"done": true})"}) {
     const auto r = stream_of(kA + end + "\n\n");
     EXPECT_TRUE(r.head.flags & IW_REQ_END_MARKER) << end;
     EXPECT_EQ(outcome_name(r.outcome), "complete") << end;
@@ -161,8 +164,27 @@ TEST(Events, EachEndMarkerIsSeen) {
   }
 }
 
+TEST(Events, OfOneShapeAreStillLookedAtWhereTheyDiffer) {
+  const auto r = only(play(chunks_of_one_shape()));
+  EXPECT_EQ(r.chunks, 8u + 9u + 1u + 2u + 1u + 1u + 1u + 1u + 1u + 4u);
+  EXPECT_EQ(r.chunks_reasoning, 1u);
+  EXPECT_EQ(r.comments, 1u);
+  EXPECT_EQ(r.tokens_output, 77u);
+  EXPECT_STREQ(r.finish_reason, "stop");
+  EXPECT_EQ(outcome_name(r.outcome), "error_in_stream");
+}
+
+TEST(Events, WithMoreThanTheTwoLineEndsAreAllCounted) {
+  Connection c;
+  c.request(post("/v1/chat/completions"));
+  c.response(head(200, kSse));
+  for (int i = 0; i < 10; i++) c.response(chunk(kA + "\n"));
+  EXPECT_EQ(c.open().chunks, 10u);
+}
+
 TEST(Lines, BlankLinesAndCrLfAreAllowed) {
-  const auto r = lines_of("{\"message\":{\"content\":\"a\"},\"done\":false}\r\n\r\n\n{\"message\":{\"content\":\"b\"},\"done\":true}\n");
+  const auto r = lines_of(
+      "{\"message\":{\"content\":\"a\"},\"done\":false}\r\n\r\n\n{\"message\":{\"content\":\"b\"},\"done\":true}\n");
   EXPECT_EQ(r.chunks, 2u);
   EXPECT_EQ(r.events, 2u);
   EXPECT_EQ(outcome_name(r.outcome), "complete");
@@ -177,7 +199,8 @@ TEST(Lines, TheLastNeedsNoNewline) {
 
 TEST(Lines, ToolCallsAreContent) {
   const auto r = lines_of(
-      "{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"w\",\"arguments\":{\"city\":\"Rome\"}}}]},\"done\":false}\n"
+      "{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"w\",\"arguments\":{\"city\":\"Rome\"}}}"
+      "]},\"done\":false}\n"
       "{\"message\":{\"content\":\"\"},\"done\":true}\n");
   EXPECT_EQ(r.chunks, 1u);
   EXPECT_EQ(r.chunks_tool, 1u);
@@ -185,8 +208,9 @@ TEST(Lines, ToolCallsAreContent) {
 
 TEST(Names, KeepSafeCharactersAndAreCut) {
   const std::string model(80, 'm');
-  const auto r = stream_of("data: {\"id\":\"a b\\\"<x>\",\"model\":\"" + model +
-                           "\",\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"a_very_long_finish_reason\"}]}\n\n");
+  const auto r = stream_of(
+      "data: {\"id\":\"a b\\\"<x>\",\"model\":\"" + model +
+      "\",\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"a_very_long_finish_reason\"}]}\n\n");
   EXPECT_STREQ(r.response_id, "a_b_");
   EXPECT_EQ(std::string(r.model), std::string(IW_TEXT_MAX - 1, 'm'));
   EXPECT_STREQ(r.finish_reason, "a_very_long_fin");
@@ -203,7 +227,8 @@ TEST(Names, AStopStringIsNotTheFinishReason) {
 }
 
 TEST(Names, TheFirstModelAndIdWin) {
-  const auto r = stream_of("data: {\"id\":\"one\",\"model\":\"first\"}\n\ndata: {\"id\":\"two\",\"model\":\"second\"}\n\n");
+  const auto r =
+      stream_of("data: {\"id\":\"one\",\"model\":\"first\"}\n\ndata: {\"id\":\"two\",\"model\":\"second\"}\n\n");
   EXPECT_STREQ(r.response_id, "one");
   EXPECT_STREQ(r.model, "first");
 }
@@ -212,7 +237,8 @@ TEST(Numbers, SpacesAreAllowedAndNonsenseIsNotSaid) {
   const auto r = stream_of("data: {\"usage\": {\"prompt_tokens\": 12, \"completion_tokens\": 34}}\n\n");
   EXPECT_EQ(r.tokens_input, 12u);
   EXPECT_EQ(r.tokens_output, 34u);
-  const auto bad = stream_of("data: {\"usage\":{\"prompt_tokens\":null,\"completion_tokens\":99999999999999999999999}}\n\n");
+  const auto bad =
+      stream_of("data: {\"usage\":{\"prompt_tokens\":null,\"completion_tokens\":99999999999999999999999}}\n\n");
   EXPECT_EQ(bad.tokens_input, ~0u);
   EXPECT_EQ(bad.tokens_output, ~0u);
 }

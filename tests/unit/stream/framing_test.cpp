@@ -15,13 +15,13 @@ int route_of(std::string_view target) {
 }
 
 TEST(Routes, AreKnownWithAndWithoutAQuery) {
-#define EXPECT_ROUTE(id, path)                                     \
-  if (std::string_view(path).find('*') == std::string_view::npos) {     \
-    EXPECT_EQ(route_of(path), id) << path;                         \
-    EXPECT_EQ(route_of(path "?a=b&c=/d"), id) << path;             \
-    EXPECT_EQ(route_of(path "#x"), id) << path;                    \
-    EXPECT_EQ(route_of(path "/"), IW_ROUTE_OTHER) << path;         \
-    EXPECT_EQ(route_of("/x" path), IW_ROUTE_OTHER) << path;        \
+#define EXPECT_ROUTE(id, path)                                      \
+  if (std::string_view(path).find('*') == std::string_view::npos) { \
+    EXPECT_EQ(route_of(path), id) << path;                          \
+    EXPECT_EQ(route_of(path "?a=b&c=/d"), id) << path;              \
+    EXPECT_EQ(route_of(path "#x"), id) << path;                     \
+    EXPECT_EQ(route_of(path "/"), IW_ROUTE_OTHER) << path;          \
+    EXPECT_EQ(route_of("/x" path), IW_ROUTE_OTHER) << path;         \
   }
   IW_ROUTES(EXPECT_ROUTE)
 #undef EXPECT_ROUTE
@@ -50,10 +50,10 @@ TEST(Routes, OfALongTargetAreNotGuessed) {
 }
 
 TEST(Methods, AreTold) {
-  const std::pair<const char*, int> methods[] = {{"GET", IW_METHOD_GET},         {"HEAD", IW_METHOD_HEAD},
-                                                 {"POST", IW_METHOD_POST},       {"PUT", IW_METHOD_PUT},
-                                                 {"DELETE", IW_METHOD_DELETE},   {"OPTIONS", IW_METHOD_OPTIONS},
-                                                 {"PATCH", IW_METHOD_PATCH},     {"CONNECT", IW_METHOD_CONNECT}};
+  const std::pair<const char*, int> methods[] = {{"GET", IW_METHOD_GET},       {"HEAD", IW_METHOD_HEAD},
+                                                 {"POST", IW_METHOD_POST},     {"PUT", IW_METHOD_PUT},
+                                                 {"DELETE", IW_METHOD_DELETE}, {"OPTIONS", IW_METHOD_OPTIONS},
+                                                 {"PATCH", IW_METHOD_PATCH},   {"CONNECT", IW_METHOD_CONNECT}};
   for (const auto& [name, id] : methods) {
     Connection c;
     c.request(std::string(name) + " /v1/responses HTTP/1.1\r\n\r\n");
@@ -199,7 +199,8 @@ TEST(Interim, HintsWithAContentTypeDoNotChangeTheAnswer) {
   EXPECT_EQ(r.chunks, 1u);
   Connection c;
   c.request(post("/v1/chat/completions"));
-  c.response("HTTP/1.1 103 Early Hints\r\nContent-Type: text/event-stream\r\n\r\n" + with_length(200, "text/plain", "data: x\n\n"));
+  c.response("HTTP/1.1 103 Early Hints\r\nContent-Type: text/event-stream\r\n\r\n" +
+             with_length(200, "text/plain", "data: x\n\n"));
   EXPECT_EQ(c.open().stream, 0);
 }
 
@@ -281,8 +282,10 @@ TEST(Bodies, ChunkExtensionsAndTrailersAreNoBody) {
 TEST(Bodies, TransferEncodingWinsOverContentLength) {
   Connection c;
   c.request(post("/v1/chat/completions"));
-  c.response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: gzip, chunked\r\nContent-Type: text/event-stream\r\n\r\n" +
-             chunk("data: {\"content\":\"x\"}\n\n") + std::string(kLastChunk));
+  c.response(
+      "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: gzip, chunked\r\nContent-Type: "
+      "text/event-stream\r\n\r\n" +
+      chunk("data: {\"content\":\"x\"}\n\n") + std::string(kLastChunk));
   EXPECT_TRUE(c.open().head.flags & IW_REQ_RESPONSE_DONE);
   EXPECT_EQ(c.open().chunks, 1u);
 }

@@ -9,7 +9,9 @@ namespace {
 
 class Outcomes : public testing::TestWithParam<Role> {
  protected:
-  std::string of(const Conversation& conversation) { return outcome_name(only(play(conversation, GetParam())).outcome); }
+  std::string of(const Conversation& conversation) {
+    return outcome_name(only(play(conversation, GetParam())).outcome);
+  }
 };
 
 TEST_P(Outcomes, ACleanEndWithoutTheMarkerIsTruncatedClean) { EXPECT_EQ(of(truncated_clean()), "truncated_clean"); }

@@ -54,7 +54,9 @@ TEST_P(HoweverTheBytesAreCut, PacketSizesAroundTheWindowGiveTheSame) {
 TEST_P(HoweverTheBytesAreCut, RandomPiecesGiveTheSame) {
   const int runs = longest_turn(GetParam().conversation) > 50'000 ? 5 : 150;
   for (int seed = 1; seed <= runs; seed++)
-    if (!same(random_pieces(static_cast<std::uint32_t>(seed), seed % 3 == 0 ? 2'000 : seed % 3 == 1 ? 200 : 20),
+    if (!same(random_pieces(static_cast<std::uint32_t>(seed), seed % 3 == 0   ? 2'000
+                                                              : seed % 3 == 1 ? 200
+                                                                              : 20),
               "seed " + std::to_string(seed)))
       break;
 }

@@ -11,7 +11,9 @@ namespace {
 
 const std::string kEvent = chunk("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n");
 
-std::uint32_t total(const std::uint32_t* histogram, std::size_t n) { return std::accumulate(histogram, histogram + n, 0u); }
+std::uint32_t total(const std::uint32_t* histogram, std::size_t n) {
+  return std::accumulate(histogram, histogram + n, 0u);
+}
 
 /// A stream that has sent its head.
 Connection opened(Role role = Role::kServer) {

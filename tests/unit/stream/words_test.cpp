@@ -51,7 +51,10 @@ TEST(Match, NeverMissesAByteAndMarksOthersOnlyJustAboveAMatch) {
       for (auto& byte : bytes) {
         const auto r = random();
         // Mostly the byte itself, its neighbours by one bit, and anything.
-        byte = static_cast<std::uint8_t>(r % 4 == 0 ? c : r % 4 == 1 ? c ^ 1u : r % 4 == 2 ? c ^ (1u << (r >> 8) % 8) : r >> 16);
+        byte = static_cast<std::uint8_t>(r % 4 == 0   ? c
+                                         : r % 4 == 1 ? c ^ 1u
+                                         : r % 4 == 2 ? c ^ (1u << (r >> 8) % 8)
+                                                      : r >> 16);
       }
       const std::uint64_t marks = iw_match(word_of(bytes), repeated(c));
       ASSERT_EQ(marks & ~0x8080808080808080ull, 0u);
