@@ -12,22 +12,26 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 SOURCE_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py", ".sh", ".js", ".mjs", ".ts", ".go", ".cmake"}
 LICENCES = {True: "GPL-2.0-only OR BSD-2-Clause", False: "Apache-2.0"}  # under bpf/?
+BUILT = {".git", "build", "node_modules", "__pycache__"}
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 
 
 def files_of(root):
-    """Tracked and new files, or all of them where this is no git checkout."""
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"],
-                            capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
+    """Tracked and new files; all but built ones where git or its folder is missing."""
+    names = []
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"],
+                                capture_output=True, text=True, check=False)
         names = [name for name in listed.stdout.split("\0") if name]
-    else:
-        names = [path.relative_to(root).as_posix() for path in pathlib.Path(root).rglob("*")]
+    if not names:
+        paths = (path.relative_to(root) for path in pathlib.Path(root).rglob("*"))
+        names = [path.as_posix() for path in paths if not BUILT.intersection(path.parts)]
     return sorted(name for name in names if (pathlib.Path(root) / name).is_file())
 
 
