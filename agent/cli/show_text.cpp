@@ -214,11 +214,11 @@ std::string bar(double from, double to, std::size_t columns, bool utf8) {
   const double length = right - left < 1 ? right - left : right - static_cast<double>(start);
   std::string text(start, ' ');
   if (!utf8) {
-    const auto full = std::min<std::size_t>(static_cast<std::size_t>(length + 0.5), columns - start);
+    const auto full = std::min<std::size_t>(static_cast<std::size_t>(std::lround(length)), columns - start);
     text += full == 0 ? std::string("|") : std::string(full, '#');
     return pad_right(std::move(text), columns);
   }
-  auto eighths = static_cast<std::size_t>(length * 8 + 0.5);
+  auto eighths = static_cast<std::size_t>(std::lround(length * 8));
   eighths = std::clamp<std::size_t>(eighths, 1, (columns - start) * 8);
   for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
   text += kEighths[eighths % 8];

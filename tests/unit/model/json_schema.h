@@ -3,9 +3,11 @@
 // skipped in silence.
 #pragma once
 
+#include <regex.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <string>
 
 namespace inferwire::test {
@@ -67,9 +69,15 @@ class JsonSchema {
     return is_keyword_of_another_type(keyword) ? "" : at + ": keyword " + keyword + " is not implemented";
   }
 
-  // std::regex works on bytes: the one pattern about code points is checked by hand.
+  // POSIX expressions work on bytes: the one pattern about code points is checked by hand.
   static bool matches(const std::string& pattern, const std::string& text) {
-    if (pattern.find("\\u0000") == pattern.npos) return std::regex_search(text, std::regex(pattern));
+    if (pattern.find("\\u0000") == pattern.npos) {
+      regex_t compiled;
+      if (regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB) != 0) return false;
+      const bool found = regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
+      regfree(&compiled);
+      return found;
+    }
     for (std::size_t i = 0; i < text.size(); ++i) {
       const auto byte = static_cast<unsigned char>(text[i]);
       const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
