@@ -188,9 +188,10 @@ constexpr std::array kKeys{
               set_ports},
     ConfigKey{"hooks.deny", "HOOK", true, "",
               "Hooks, rungs or programs that are not to be used, such as getpeername or tp_btf.", set_deny},
-    ConfigKey{"slo.ttft", "DURATION", false, "2s", "Objective for the time to first chunk.",
+    ConfigKey{"slo.ttft", "DURATION", false, "2s", "Objective for the time to first chunk; a bucket edge lies on it.",
               set_duration<&Config::slo_ttft, 1, 3'600'000>},
-    ConfigKey{"slo.gap", "DURATION", false, "200ms", "Objective for the gap between two chunks.",
+    ConfigKey{"slo.gap", "DURATION", false, "200ms",
+              "Objective for the gap between two chunks; a bucket edge lies on it.",
               set_duration<&Config::slo_gap, 1, 3'600'000>},
     ConfigKey{"trace_chunks", "FILE", false, "",
               "Write the time of every delivery to this file, one JSON object a line; - is standard output. For "

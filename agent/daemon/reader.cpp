@@ -220,7 +220,7 @@ void Reader::on_request(const iw_record& record, Time now) {
   const model::Identity identity = identities_.of_connection(record.conn, now);
   if (identity.pid != 0 && living_.size() < kLivingMax) living_.insert_or_assign(identity.pid, identity);
   model::Recorded recorded = tracker_.on_record(record, final, monotonic_ns(), identity, clock_);
-  if (final && parts_.records) parts_.records->write(std::move(recorded.line));
+  if (final && parts_.records && !recorded.line.empty()) parts_.records->write(std::move(recorded.line));
 }
 
 // From the walk over connections.
