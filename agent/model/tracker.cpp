@@ -106,7 +106,10 @@ Recorded RequestTracker::on_record(const iw_record& record, bool final, std::uin
     return recorded;
   }
   if (request.route == IW_ROUTE_OTHER) {
-    if (final) add_request(request, identity);
+    if (!final) return recorded;
+    add_request(request, identity);
+    recorded.line = to_json_line(request, identity);  // a stream: whoever looks for a route to configure finds it here
+    remember_finished(key);
     return recorded;
   }
 
