@@ -7,7 +7,7 @@ import tempfile
 
 from .build import SUPPORT, binary
 from .logs import read_lines
-from .process import RIG_NICE, in_netns, run
+from .process import in_netns, run
 
 KINDS = ("cpp", "aiohttp")
 
@@ -29,5 +29,5 @@ def run_plan(connections, *, kind="cpp", netns=None, timeout_s=300, folder=None)
         plan.write_text(json.dumps({"connections": list(connections)}), encoding="utf-8")
         program = [binary("inferwire-client")] if kind == "cpp" else [
             "/usr/bin/python3", str(SUPPORT / "clients" / "aiohttp_client.py")]
-        run(in_netns(netns, [*program, "--plan", str(plan), "--log", str(log)]), timeout_s=timeout_s, nice=RIG_NICE)
+        run(in_netns(netns, [*program, "--plan", str(plan), "--log", str(log)]), timeout_s=timeout_s, prompt=True)
         return {line["tag"]: line for line in read_lines(log)}

@@ -65,6 +65,12 @@ def index_records(records):
     return index
 
 
+def of_this_request(records, client_line, unix_offset_ns):
+    """Those that began while the request was under way: ports come again."""
+    early, late = client_line["sent_first_ns"] - 200 * MS, client_line["end_ns"] + 200 * MS
+    return [record for record in records if early <= record["start_unix_ns"] - unix_offset_ns <= late]
+
+
 def index_trace(lines):
     """{(conn_id, ordinal, role, view): [(time, count), ...]} in the order of time."""
     index = {}
@@ -125,7 +131,7 @@ class Joiner:
         expected = scenario.expected()
         for role in roles:
             key = (role, client_line["local_port"], server_line["local_port"], client_line["ordinal"])
-            found = self.records.get(key, [])
+            found = of_this_request(self.records.get(key, []), client_line, self.unix_offset_ns)
             if len(found) != 1:
                 row.problems.append(f"{len(found)} records of the {role} role instead of 1")
                 continue
@@ -190,9 +196,8 @@ class Joiner:
         ttft = record.get("ttft_ns", {}).get("user")
         user_start = client_line["sent_first_ns"]
         if client_line["ordinal"] == 1:
-            # A new connection: the user's wait began with its SYN, which aiohttp does not log.
-            user_start = client_line["connect_ns"][0] if client_line["connect_ns"] else None
-        if ttft is not None and reads and user_start is not None:
+            user_start = client_line["connect_ns"][0]  # a new connection: the user's wait began with its SYN
+        if ttft is not None and reads:
             row.errors["client_ttft"] = [ttft - (reads[0] - user_start)]
         self._measure_gaps(row, record.get("gap_ns", {}).get("delivered"), reads, "client_gap")
         arrivals = self._trace_of(record, "delivered", len(reads))

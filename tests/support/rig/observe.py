@@ -72,18 +72,19 @@ def start_agent(**options):
 
 def gather(agent, scenarios, server, client_lines, *, roles=("server", "client"), timeout_s=15):
     """Joins logs and records of requests that have ended; {tag: Seen}. Missing records are left out of `records`."""
+    offset = realtime_offset_ns()
     server_lines = {line["tag"]: line for line in server.log(requests=len(client_lines))}
     keys = {(role, tag): (role, client_lines[tag]["local_port"], server_lines[tag]["local_port"],
                           client_lines[tag]["ordinal"]) for tag in client_lines for role in roles}
 
     def all_there(records):
         index = join.index_records(records)
-        return all(key in index for key in keys.values()) and index
+        return all(join.of_this_request(index.get(key, []), client_lines[tag], offset)
+                   for (_, tag), key in keys.items()) and index
     index = agent.wait_for(all_there, timeout_s) or join.index_records(agent.records())
-    offset = realtime_offset_ns()
     result = {}
     for tag, line in client_lines.items():
-        found = {role: index.get(keys[role, tag], []) for role in roles}
+        found = {role: join.of_this_request(index.get(keys[role, tag], []), line, offset) for role in roles}
         for role, records in found.items():
             if len(records) > 1:
                 raise AssertionError(f"{tag}: {len(records)} final records of the {role} role")

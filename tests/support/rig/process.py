@@ -14,15 +14,13 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _prepare(nice):
-    """In the child: it ends with its parent, and its clock readings are late as seldom as the machine allows."""
+def _prepare(prompt):
+    """In the child: it ends with its parent. `prompt`: it runs before everything that is not real-time, so that its clock
+    readings do not wait for a CPU, as far as the machine allows: a rig that waits gives wrong ground truth."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, nice)
-
-
-# Of servers and clients: a rig that waits for a CPU while others run gives wrong ground truth.
-RIG_NICE = -15
+    if prompt:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
 class RigError(Exception):
@@ -32,14 +30,14 @@ class RigError(Exception):
 class Process:
     """A process whose `stream` ("stdout" or "stderr") is watched for a line that starts with `ready`."""
 
-    def __init__(self, argv, *, ready="ready", stream="stdout", timeout_s=20.0, env=None, stdin=None, cwd=None, nice=0):
+    def __init__(self, argv, *, ready="ready", stream="stdout", timeout_s=20.0, env=None, stdin=None, cwd=None, prompt=False):
         self.argv = [str(word) for word in argv]
         self.lines = []
         self._ready_word, self._ready = ready, threading.Event()
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         # PDEATHSIG follows the thread that forks: start rigs from a thread that outlives them.
         self.popen = subprocess.Popen(self.argv, stdin=stdin if stdin is not None else subprocess.DEVNULL,
-                                      env=env, cwd=cwd, preexec_fn=functools.partial(_prepare, nice), **pipes)
+                                      env=env, cwd=cwd, preexec_fn=functools.partial(_prepare, prompt), **pipes)
         self.ready_line = None
         self._readers = [threading.Thread(target=self._drain, args=(getattr(self.popen, name), name == stream),
                                           daemon=True) for name in pipes]
@@ -114,11 +112,11 @@ def wait_for(condition, timeout_s, what, every_s=0.02):
         time.sleep(every_s)
 
 
-def run(argv, *, netns=None, timeout_s=60, check=True, env=None, input_text=None, nice=0):
+def run(argv, *, netns=None, timeout_s=60, check=True, env=None, input_text=None, prompt=False):
     """Runs a command to its end and returns the CompletedProcess (text)."""
     argv = in_netns(netns, argv)
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=timeout_s, env=env,
-                          input=input_text, check=False, preexec_fn=functools.partial(_prepare, nice))
+                          input=input_text, check=False, preexec_fn=functools.partial(_prepare, prompt))
     if check and done.returncode != 0:
         raise RigError(f"{' '.join(map(str, argv))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done

@@ -22,7 +22,7 @@ _DEFINITIONS = """## What is compared
   the bytes on), so the agent is early by the client's wake-up.
 - **Delivered, server role**: known from ACKs, which a receiver may delay by 40 ms and more; records say whether their delivered times are
   `exact` or `estimated`.
-- Servers and clients run at a higher priority than the rest (nice -15), so that their clock readings wait seldom for a CPU; the agent does not.
+- Servers and clients run at real-time priority, so that their clock readings do not wait for a CPU; the agent runs at the usual one.
 - An error is the agent's time minus the log's. *p50*, *p99* and *max* are of absolute values, *mean* is signed.
 
 TTFT as other tools measure it: vLLM's own `time_to_first_token_seconds` starts when its API process has tokenised the prompt and ends when that process has the

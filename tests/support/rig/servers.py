@@ -6,7 +6,7 @@ import tempfile
 
 from .build import SUPPORT, binary
 from .logs import read_lines
-from .process import RIG_NICE, Process, in_netns, run, wait_for
+from .process import Process, in_netns, run, wait_for
 
 PYTHON = "/usr/bin/python3"  # Debian's: the one that has the packages
 KINDS = ("uvicorn", "node", "go", "cpp")
@@ -28,7 +28,7 @@ class Server:
         self.log_path = pathlib.Path(tempfile.mkstemp(prefix=f"iwrig-{kind}-", suffix=".jsonl", dir=folder)[1])
         self._keep_log = folder is not None
         self.process = Process(in_netns(netns, [*_command(kind), "--host", host, "--port", str(port),
-                                                "--log", str(self.log_path), *map(str, flags)]), nice=RIG_NICE)
+                                                "--log", str(self.log_path), *map(str, flags)]), prompt=True)
         self.port = int(self.process.ready_line.split()[1])
 
     def log(self, requests=None, timeout_s=10):

@@ -111,6 +111,12 @@ class JoinTest(unittest.TestCase):
         self.records = self.records[1:2]
         self.assertIn("0 records of the server role", self.measure().problems[0])
 
+    def test_a_record_of_an_earlier_connection_with_the_same_ports_is_another_requests(self):
+        earlier = copy.deepcopy(self.records[0])
+        earlier["start_unix_ns"] -= 5_000 * MS
+        self.records.append(earlier)
+        self.assertEqual(self.measure().problems, [])
+
     def test_a_late_chunk_is_found_in_the_trace_and_in_the_record(self):
         line = next(line for line in self.trace if line["view"] == "sent")
         line["t_mono_ns"] -= 2 * MS
