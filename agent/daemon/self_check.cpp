@@ -5,14 +5,15 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -79,6 +80,12 @@ bool stream(int to_parent) {
   const base::UniqueFd listener_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const base::UniqueFd client_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int listener = listener_fd.get(), client = client_fd.get();
+  // A child whose packets are dropped (no loopback, a firewall) must not wait for ever; accept() and connect() too.
+  const timeval patience{1, 0};
+  for (const int fd : {listener, client}) {
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  }
   sockaddr_in address{};
   socklen_t size = sizeof address;
   address.sin_family = AF_INET;
@@ -103,7 +110,9 @@ bool stream(int to_parent) {
   const base::UniqueFd server_fd(accept4(listener, reinterpret_cast<sockaddr*>(&peer), &peer_size, SOCK_CLOEXEC));
   const int server = server_fd.get();
   const int one = 1;
-  if (server < 0 || setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0) return false;
+  if (server < 0 || setsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
+      setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
+    return false;
   if (!pass(client, server, kRequest) || !pass(server, client, kHead)) return false;
   for (std::uint32_t i = 0; i < SelfCheck::kChunks; ++i) {
     const timespec pause{0, 5'000'000};
@@ -113,24 +122,39 @@ bool stream(int to_parent) {
   return pass_event(server, client, kEnd) && pass(server, client, kLastChunk);
 }
 
+// The parent's order: make a stream. Says where the child is, so that the child can clear up when the parent is killed.
+struct Order {
+  char root[256];    // folder of the cgroup root
+  char cgroup[320];  // the child's own; empty if it has none
+};
+
 // True when the parent asks for a stream; false when it has gone.
-bool wait_for_order(int from_parent) {
-  char go = 0;
+bool wait_for_order(int from_parent, Order& order) {
   ssize_t got = 0;
-  while ((got = read(from_parent, &go, 1)) < 0 && errno == EINTR) {
+  while ((got = read(from_parent, &order, sizeof order)) < 0 && errno == EINTR) {
   }
-  return got == 1;
+  return got == sizeof order;
+}
+
+void leave_and_remove(const Order& order) {
+  if (order.cgroup[0] == '\0') return;
+  char processes[sizeof order.root + 16];
+  std::snprintf(processes, sizeof processes, "%s/cgroup.procs", order.root);
+  const base::UniqueFd root(open(processes, O_WRONLY | O_CLOEXEC));
+  if (root && write(root.get(), "0", 1) == 1) rmdir(order.cgroup);
 }
 
 [[noreturn]] void child_main(int from_parent, int to_parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NAME, kProcessName);
-  while (wait_for_order(from_parent)) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Order order{};
+  while (wait_for_order(from_parent, order)) {
     errno = 0;
     const bool done = stream(to_parent);
     const ChildMessage message{0, 0, done ? 0 : (errno != 0 ? errno : EIO)};
     if (write(to_parent, &message, sizeof message) != sizeof message) break;
   }
+  leave_and_remove(order);
   _exit(0);
 }
 
@@ -157,16 +181,16 @@ SelfCheck::SelfCheck() {
 
 SelfCheck::~SelfCheck() { end_child(); }
 
+// The child ends by itself when nobody holds the other end of its pipe: it cannot hang, its sockets have timeouts.
 void SelfCheck::end_child() {
-  to_child_.reset();  // the child ends by this
+  to_child_.reset();
   if (child_ > 0) {
-    kill(child_, SIGKILL);
     while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
     }
     child_ = -1;
   }
   if (!cgroup_.empty()) {
-    rmdir(cgroup_.c_str());
+    rmdir(cgroup_.c_str());  // if the child could not
     cgroup_.clear();
   }
 }
@@ -213,7 +237,10 @@ void SelfCheck::start(const std::string& cgroup_root, Time now) {
   }
   server_port_ = client_port_ = 0;
   child_done_ = saw_server_ = saw_client_ = false;
-  if (write(to_child_.get(), "g", 1) != 1) return fail("the self-check's process has ended");
+  Order order{};
+  std::snprintf(order.root, sizeof order.root, "%s", cgroup_root.c_str());
+  std::snprintf(order.cgroup, sizeof order.cgroup, "%s", cgroup_.c_str());
+  if (write(to_child_.get(), &order, sizeof order) != sizeof order) return fail("the self-check's process has ended");
   state_ = State::kRunning;
   deadline_ = now + kPatience;
 }

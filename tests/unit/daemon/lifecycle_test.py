@@ -235,6 +235,17 @@ class Running(AgentTest):
         left = [path.name for path in pathlib.Path(host_cgroup_root()).glob(f"inferwire-*-{agent.process.popen.pid}")]
         self.assertEqual(left, [])
 
+    def test_nothing_is_left_after_sigkill_in_the_middle_of_the_self_check(self):
+        pattern = "inferwire-self-check-"
+        root = pathlib.Path(host_cgroup_root())
+        process = subprocess.Popen([agent_binary(), "agent", "--listen", "127.0.0.1:0", "--socket", ""],
+                                   stderr=subprocess.DEVNULL)
+        folder = root / f"{pattern}{process.pid}"
+        self.assertTrue(await_true(folder.exists, 60))
+        process.kill()
+        process.wait()
+        self.assertTrue(await_true(lambda: not folder.exists()), f"{folder} is left")
+
     def test_a_tiny_ring_buffer_loses_records_but_no_count(self):
         with StreamServer(chunks=1, pause_s=0) as server, \
                 Agent(flags=["--ringbuf-bytes", "4096", "--drain-interval", "1000ms"]) as agent:
