@@ -71,6 +71,15 @@ class DurationsTest(unittest.TestCase):
         self.assertLess(seen.server["phases_ns"]["upload"] / MS, upload_ms + 5)
         self.assertGreater(seen.server["phases_ns"]["upload"] / MS, 0)
 
+    def test_uploads_of_twenty_megabytes_at_once_are_counted_to_the_byte_on_both_sides(self):
+        scenarios = {f"u{i}": scenario(chunks=5, cadence_ms=10, ttft_ms=50) for i in range(8)}
+        with Server("cpp") as server:
+            for name, seen in play(agent, server, scenarios, request_options={"pad_bytes": UPLOAD_BYTES}).items():
+                with self.subTest(name):
+                    self.assertEqual(seen.problems("server") + seen.problems("client"), [])
+                    self.assertEqual([seen.server["request_body_bytes"], seen.client["request_body_bytes"]],
+                                     [UPLOAD_BYTES] * 2)
+
     def test_a_slow_upload(self):
         seen = self.play_one(scenario(chunks=5, cadence_ms=10, ttft_ms=50), request_options={
             "pad_bytes": 200_000, "piece_bytes": 20_000, "piece_gap_ms": 20})
