@@ -257,9 +257,10 @@ class Walk {
     Value value;
     if (from.stack.empty() || from.other || from.context || !from.constants.empty()) value.other = true;
     for (const auto& [frame, base] : from.stack) {
-      const auto take = [&](const std::map<int, Value>& slots) {
+      const auto take = [&, offset = base](const std::map<int, Value>& slots) {
         for (const auto& [slot, held] : slots) {
-          if (base == kUnknownOffset || slot == slot_of(base + insn.off) || slot == kUnknownOffset) value.join(held);
+          if (offset == kUnknownOffset || slot == slot_of(offset + insn.off) || slot == kUnknownOffset)
+            value.join(held);
         }
       };
       if (frame == frame_) {
