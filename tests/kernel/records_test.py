@@ -111,13 +111,12 @@ def ask_status(path):
 class Flood:
     """Server, agent and client of one test; `run` returns when the client has all its answers."""
 
-    def __init__(self, test, *flags):
+    def __init__(self, test, *flags, trace=False):
         self.folder = pathlib.Path(test.enterContext(tempfile.TemporaryDirectory()))
         self.names = {"server": f"iwrecs{os.getpid() % 100000}", "client": f"iwrecc{os.getpid() % 100000}"}
         self.server = test.enterContext(Process([sys.executable, FLOOD, "serve", self.names["server"]]))
         self.port = self.server.ready_line.split()[1]
-        self.agent = test.enterContext(Agent(folder=self.folder, flags=["--ports", self.port, *flags]))
-        self.workloads = {}
+        self.agent = test.enterContext(Agent(folder=self.folder, trace=trace, flags=["--ports", self.port, *flags]))
 
     def run(self, plan):
         path = self.folder / "plan.json"
@@ -193,7 +192,7 @@ class LossIsCounted(unittest.TestCase):
             figures = {kind: {"seen": before.total("inferwire_records_total", kind=kind),
                               "lost": before.total("inferwire_records_lost_total", kind=kind, where="ring_buffer")}
                        for kind in ("final", "partial", "delivery")}
-            lines = len(flood.agent.records())
+            lines = {"final": len(flood.agent.records()), "delivery": len(flood.agent.trace())}
             status = ask_status(flood.folder / "agent.sock")
             time.sleep(1.2)  # /metrics shows what was published at most a second ago: this scrape is newer than `status`
             after = flood.metrics()
@@ -203,7 +202,7 @@ class LossIsCounted(unittest.TestCase):
 
         def is_settled(state):
             quiet, figures, lines, status = state
-            return quiet and lines == figures["final"]["seen"] - figures["final"]["lost"] and \
+            return quiet and all(lines[kind] == figures[kind]["seen"] - figures[kind]["lost"] for kind in lines) and \
                 status["records"]["final"]["waiting"] == 0
 
         deadline = time.monotonic() + 20
@@ -211,8 +210,9 @@ class LossIsCounted(unittest.TestCase):
             pass
         quiet, figures, lines, status = state
         self.assertTrue(quiet, "other programs kept making requests")
-        self.assertEqual(figures["final"]["seen"], lines + figures["final"]["lost"], figures)
-        for kind in ("final", "partial"):
+        for kind in ("final", "delivery"):
+            self.assertEqual(figures[kind]["seen"], lines[kind] + figures[kind]["lost"], (kind, figures))
+        for kind in ("final", "partial", "delivery"):
             said = status["records"][kind]
             self.assertEqual(said["waiting"], 0, said)
             self.assertEqual(said["seen_by_kernel"], said["lost_in_ring_buffer"] + said["delivered"])
@@ -220,8 +220,7 @@ class LossIsCounted(unittest.TestCase):
             self.assertEqual(said["lost_in_ring_buffer"], figures[kind]["lost"])
         self.assertEqual(status["records"]["malformed"], 0)
         self.assertEqual(status["packet_path"]["counts_full"], 0)
-        self.assertEqual(figures["delivery"], {"seen": 0, "lost": 0})
-        return figures, lines, status
+        return figures, lines["final"], status
 
     def test_a_full_ring_buffer_costs_records_and_no_count(self):
         plan = make_plan(seed=20)
@@ -247,6 +246,17 @@ class LossIsCounted(unittest.TestCase):
         self.assertEqual(len({(record["conn_id"], record["ordinal"], record["role"]) for record in mine}), len(mine))
         self.assertEqual(read(), wanted, "counters went on after the traffic had ended")
 
+    def test_deliveries_that_are_traced_are_lines_or_lost_and_crowd_out_no_count(self):
+        plan = make_plan(seed=22)[:20]
+        flood = Flood(self, "--ringbuf-bytes", "4096", "--drain-interval", "50ms", "--partial-interval",
+                      f"{PARTIAL_INTERVAL_S}s", trace=True)
+        self.assertEqual(flood.run(plan), sum(map(len, plan)))
+        self.expect_requests(flood, plan)
+        self.expect_amounts(flood, plan, timeout_s=15 * PARTIAL_INTERVAL_S)
+        figures, _, _ = self.expect_every_record(flood)
+        self.assertGreater(figures["delivery"]["lost"], 0)
+        self.assertGreater(figures["delivery"]["seen"], figures["delivery"]["lost"])
+
     def test_with_room_no_record_is_lost_and_each_is_a_line(self):
         plan = make_plan(seed=21)
         flood = Flood(self)
@@ -255,6 +265,7 @@ class LossIsCounted(unittest.TestCase):
         self.expect_amounts(flood, plan, timeout_s=10)
         figures, _, _ = self.expect_every_record(flood)
         self.assertEqual(figures["final"]["lost"], 0)
+        self.assertEqual(figures["delivery"], {"seen": 0, "lost": 0})
         lines = collections.Counter(
             (record["role"], record["route"], record["code"], record["outcome"], record.get("chunks", 0))
             for record in flood.agent.records()
