@@ -16,8 +16,6 @@ namespace inferwire::rig {
 }
 
 // `what` says what was tried, on what; the reason is errno's.
-[[noreturn]] inline void fatal_errno(const std::string& what) {
-  fatal(what + ": " + std::strerror(errno));
-}
+[[noreturn]] inline void fatal_errno(const std::string& what) { fatal(what + ": " + std::strerror(errno)); }
 
 }  // namespace inferwire::rig

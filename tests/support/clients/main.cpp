@@ -80,8 +80,8 @@ class ClientConnection {
     if (const auto pad = request.value("pad_bytes", std::size_t{0}); pad > body.size()) {
       body.resize(pad, ' ');
     }
-    std::string bytes = request.value("method", "POST") + " " +
-                        request.value("path", "/v1/chat/completions") + " HTTP/1.1\r\n";
+    std::string bytes =
+        request.value("method", "POST") + " " + request.value("path", "/v1/chat/completions") + " HTTP/1.1\r\n";
     bytes += "host: rig\r\nuser-agent: inferwire-client\r\ncontent-type: application/json\r\n";
     bytes += "x-tag: " + request.at("tag").get<std::string>() + "\r\n";
     const Json headers = request.value("headers", Json::object());
@@ -101,8 +101,7 @@ class ClientConnection {
     line["sent_first_ns"] = monotonic_ns();
     bool sent_all = true;
     for (std::size_t at = 0; at < bytes.size() && sent_all;) {
-      const ssize_t sent = send(socket_.get(), bytes.data() + at,
-                                std::min(piece, bytes.size() - at), MSG_NOSIGNAL);
+      const ssize_t sent = send(socket_.get(), bytes.data() + at, std::min(piece, bytes.size() - at), MSG_NOSIGNAL);
       sent_all = sent > 0;
       at += sent_all ? static_cast<std::size_t>(sent) : 0;
       if (gap_ns > 0 && at < bytes.size()) sleep_until_ns(monotonic_ns() + gap_ns);
@@ -198,11 +197,7 @@ class ClientConnection {
   std::int64_t connect_after_ns_ = 0;
 };
 
-}  // namespace
-}  // namespace inferwire::rig
-
-int main(int argc, char** argv) {
-  using namespace inferwire::rig;
+int run(int argc, char** argv) {
   std::string plan_path;
   std::string log_path;
   CLI::App app{"Asks scripted servers and logs when it read each event"};
@@ -230,3 +225,8 @@ int main(int argc, char** argv) {
   for (auto& thread : threads) thread.join();
   return 0;
 }
+
+}  // namespace
+}  // namespace inferwire::rig
+
+int main(int argc, char** argv) { return inferwire::rig::run(argc, argv); }

@@ -14,9 +14,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 char sse_kind(const std::string& event) {
   if (event[0] == ':') return 'p';

@@ -60,6 +60,9 @@ class Wire:
             status = self.process.stop()
         self.a.remove()
         self.b.remove()
+        if self._log_path:
+            os.unlink(self._log_path)
+            self._log_path = None
         return status
 
     def __enter__(self):
@@ -67,5 +70,3 @@ class Wire:
 
     def __exit__(self, *_):
         self.close()
-        if self._log_path:
-            os.unlink(self._log_path)

@@ -21,8 +21,7 @@ void DelayLine::release(Direction direction, Time due) {
   held.reset();
 }
 
-void DelayLine::push(Time now, Direction direction, const Fate& fate, Time reorder_hold,
-                     Packet packet) {
+void DelayLine::push(Time now, Direction direction, const Fate& fate, Time reorder_hold, Packet packet) {
   auto& held = held_[static_cast<std::size_t>(direction)];
   if (fate.held && !held) {
     held = Held{now + reorder_hold, fate.delay, std::move(packet)};
@@ -59,8 +58,7 @@ std::optional<Time> DelayLine::next_due() const {
 }
 
 std::size_t DelayLine::held_count() const {
-  return static_cast<std::size_t>(held_[0].has_value()) +
-         static_cast<std::size_t>(held_[1].has_value());
+  return static_cast<std::size_t>(held_[0].has_value()) + static_cast<std::size_t>(held_[1].has_value());
 }
 
 }  // namespace inferwire::wire

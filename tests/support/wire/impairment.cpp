@@ -10,8 +10,7 @@ constexpr std::size_t kMaxOpeningFlows = 65536;
 }  // namespace
 
 Impairer::Impairer(const Impairment& a_to_b, const Impairment& b_to_a, std::uint64_t seed)
-    : impairments_{a_to_b, b_to_a},
-      generators_{std::mt19937_64(seed), std::mt19937_64(seed ^ 0x9e3779b97f4a7c15ULL)} {}
+    : impairments_{a_to_b, b_to_a}, generators_{std::mt19937_64(seed), std::mt19937_64(seed ^ 0x9e3779b97f4a7c15ULL)} {}
 
 bool Impairer::draw(Direction direction, double probability) {
   // Always one draw a question: switching one impairment on leaves the others' draws in place.
@@ -59,8 +58,7 @@ Fate Impairer::judge(Direction direction, const std::optional<TcpView>& tcp) {
     return fate;
   }
 
-  if (const auto hold = impairment.hold_nth.find(fate.data_number);
-      hold != impairment.hold_nth.end()) {
+  if (const auto hold = impairment.hold_nth.find(fate.data_number); hold != impairment.hold_nth.end()) {
     fate.delay += hold->second;
     fate.reason = "hold";
     return fate;

@@ -20,17 +20,15 @@
 namespace inferwire::wire {
 
 enum class Direction : std::uint8_t { kAToB = 0, kBToA = 1 };
-inline const char* direction_name(Direction direction) {
-  return direction == Direction::kAToB ? "a2b" : "b2a";
-}
+inline const char* direction_name(Direction direction) { return direction == Direction::kAToB ? "a2b" : "b2a"; }
 
 // One direction's impairments. Probabilities are 0 to 1 and are drawn independently per packet.
 struct Impairment {
   std::chrono::nanoseconds delay{0};
   double loss = 0;
-  double reorder = 0;    // held back until the next packet of this direction has passed it
-  double duplicate = 0;  // delivered twice, the copy right behind the original
-  double corrupt = 0;    // one payload bit flipped, the TCP checksum left as it was
+  double reorder = 0;                                 // held back until the next packet of this direction has passed it
+  double duplicate = 0;                               // delivered twice, the copy right behind the original
+  double corrupt = 0;                                 // one payload bit flipped, the TCP checksum left as it was
   std::chrono::nanoseconds reorder_hold{20'000'000};  // a held packet waits at most this long
   // TCP segments with payload are counted from 1 in each direction over all connections (a
   // retransmit counts again); those with these numbers are lost, or held for the given time.
@@ -59,9 +57,7 @@ class Impairer {
   // `tcp` is empty for anything that is not TCP; such packets suffer probabilities only.
   Fate judge(Direction direction, const std::optional<TcpView>& tcp);
 
-  const Impairment& impairment(Direction direction) const {
-    return impairments_[static_cast<std::size_t>(direction)];
-  }
+  const Impairment& impairment(Direction direction) const { return impairments_[static_cast<std::size_t>(direction)]; }
   // Nothing passes in either direction while it is on.
   void set_black_hole(bool on) { black_hole_ = on; }
   bool black_hole() const { return black_hole_; }

@@ -73,8 +73,7 @@ std::vector<std::size_t> take_directions(std::string& value) {
 
 // Registers an option `--name [a2b:|b2a:]VALUE`, repeatable, that sets `apply` on its directions.
 template <typename Apply>
-void add_directed(CLI::App& app, Options& options, const std::string& name,
-                  const std::string& help, Apply apply) {
+void add_directed(CLI::App& app, Options& options, const std::string& name, const std::string& help, Apply apply) {
   app.add_option_function<std::vector<std::string>>(
       name,
       [&options, apply](const std::vector<std::string>& values) {
@@ -87,17 +86,15 @@ void add_directed(CLI::App& app, Options& options, const std::string& name,
       help);
 }
 
-void add_probability(CLI::App& app, Options& options, const std::string& name,
-                     const std::string& help, double Impairment::* member) {
+void add_probability(CLI::App& app, Options& options, const std::string& name, const std::string& help,
+                     double Impairment::*member) {
   add_directed(app, options, name, help, [member](Impairment& impairment, const std::string& text) {
     impairment.*member = parse_real(text);
     if (impairment.*member > 1) rig::fatal("a probability is at most 1, not " + text);
   });
 }
 
-Time milliseconds(const std::string& text) {
-  return Time(static_cast<std::int64_t>(parse_real(text) * 1e6));
-}
+Time milliseconds(const std::string& text) { return Time(static_cast<std::int64_t>(parse_real(text) * 1e6)); }
 
 void hold_nth(Impairment& impairment, const std::string& text) {
   const auto colon = text.find(':');
@@ -122,17 +119,12 @@ Options parse_options(int argc, char** argv) {
   add_directed(app, options, "--reorder-hold-ms", "longest wait of a reordered packet",
                [](Impairment& i, const std::string& text) { i.reorder_hold = milliseconds(text); });
   add_probability(app, options, "--loss", "probability of loss", &Impairment::loss);
-  add_probability(app, options, "--reorder", "probability of being overtaken",
-                  &Impairment::reorder);
+  add_probability(app, options, "--reorder", "probability of being overtaken", &Impairment::reorder);
   add_probability(app, options, "--duplicate", "probability of a copy", &Impairment::duplicate);
-  add_probability(app, options, "--corrupt", "probability of a flipped payload bit",
-                  &Impairment::corrupt);
+  add_probability(app, options, "--corrupt", "probability of a flipped payload bit", &Impairment::corrupt);
   add_directed(app, options, "--drop-nth", "lose the N-th TCP segment with payload",
-               [](Impairment& i, const std::string& text) {
-                 i.drop_nth.insert(parse_number(text));
-               });
-  add_directed(app, options, "--hold-nth", "delay the N-th segment with payload: [DIR:]N:MS",
-               hold_nth);
+               [](Impairment& i, const std::string& text) { i.drop_nth.insert(parse_number(text)); });
+  add_directed(app, options, "--hold-nth", "delay the N-th segment with payload: [DIR:]N:MS", hold_nth);
   app.add_flag_callback(
       "--drop-third-ack",
       [&options] { options.impairments[0].drop_third_ack = options.impairments[1].drop_third_ack = true; },
@@ -235,8 +227,7 @@ class Wire {
     if (!fate.reason.empty()) log_fate(direction, fate, tcp);
     if (fate.dropped) return;
     if (fate.corrupted) packet[fate.corrupt_byte] ^= fate.corrupt_mask;
-    line_.push(now(), direction, fate, impairer_.impairment(direction).reorder_hold,
-               std::move(packet));
+    line_.push(now(), direction, fate, impairer_.impairment(direction).reorder_hold, std::move(packet));
   }
 
   void deliver_due() {

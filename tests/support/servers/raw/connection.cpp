@@ -31,13 +31,9 @@ std::string chunked(const std::string& bytes) {
 
 }  // namespace
 
-Connection::Connection(Fd socket, Endpoint remote, std::int64_t accepted_ns,
-                       const ServeOptions& options, JsonLines& log)
-    : socket_(std::move(socket)),
-      remote_(std::move(remote)),
-      accepted_ns_(accepted_ns),
-      options_(options),
-      log_(log) {}
+Connection::Connection(Fd socket, Endpoint remote, std::int64_t accepted_ns, const ServeOptions& options,
+                       JsonLines& log)
+    : socket_(std::move(socket)), remote_(std::move(remote)), accepted_ns_(accepted_ns), options_(options), log_(log) {}
 
 void Connection::serve() {
   if (options_.read_delay_ns > 0) sleep_until_ns(monotonic_ns() + options_.read_delay_ns);
@@ -70,8 +66,7 @@ std::optional<Connection::Request> Connection::read_head() {
     const std::size_t colon = header.find(':');
     if (colon == std::string::npos) return std::nullopt;
     const std::size_t value = header.find_first_not_of(' ', colon + 1);
-    request.headers[lower(header.substr(0, colon))] =
-        value == std::string::npos ? "" : header.substr(value);
+    request.headers[lower(header.substr(0, colon))] = value == std::string::npos ? "" : header.substr(value);
   }
   buffer_.erase(0, end + 4);
   if (const auto length = request.headers.find("content-length"); length != request.headers.end()) {
@@ -170,8 +165,7 @@ std::string Connection::response_head(const Script& script, std::size_t body_byt
   return head + "\r\n";
 }
 
-bool Connection::write_steps(const Script& script, std::int64_t start_ns,
-                             const std::string& held_head) {
+bool Connection::write_steps(const Script& script, std::int64_t start_ns, const std::string& held_head) {
   std::vector<Step> steps = script.steps;
   if (script.single) {
     Step all;

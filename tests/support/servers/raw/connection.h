@@ -21,8 +21,7 @@ struct ServeOptions {
 // Serves until the peer closes, a script ends the connection, or the bytes are no HTTP/1.1.
 class Connection {
  public:
-  Connection(Fd socket, Endpoint remote, std::int64_t accepted_ns, const ServeOptions& options,
-             JsonLines& log);
+  Connection(Fd socket, Endpoint remote, std::int64_t accepted_ns, const ServeOptions& options, JsonLines& log);
   void serve();
 
  private:

@@ -83,19 +83,14 @@ void await_connection(int listener, std::int64_t delay_ns) {
     if (!socket.valid()) continue;
     const std::int64_t accepted_ns = monotonic_ns();
     if (!options.nagle) set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
-    std::thread([socket = std::move(socket), remote = endpoint_of(peer), accepted_ns, serve,
-                 &log]() mutable {
+    std::thread([socket = std::move(socket), remote = endpoint_of(peer), accepted_ns, serve, &log]() mutable {
       prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
       Connection(std::move(socket), remote, accepted_ns, serve, log).serve();
     }).detach();
   }
 }
 
-}  // namespace
-}  // namespace inferwire::rig
-
-int main(int argc, char** argv) {
-  using namespace inferwire::rig;
+[[noreturn]] void run(int argc, char** argv) {
   std::signal(SIGTERM, [](int) { _exit(0); });
   std::signal(SIGPIPE, SIG_IGN);
   const Options options = parse_options(argc, argv);
@@ -105,3 +100,8 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   accept_forever(listener, options, log);
 }
+
+}  // namespace
+}  // namespace inferwire::rig
+
+int main(int argc, char** argv) { inferwire::rig::run(argc, argv); }
