@@ -388,7 +388,7 @@ static __always_inline void trace(struct iw_flow *f, iw_u32 chunks, iw_u8 view, 
 	d.cookie = f->record.conn.cookie;
 	d.ordinal = f->record.request.head.ordinal;
 	d.chunks = chunks;
-	d.role = f->record.conn.role;
+	d.role = f->role;
 	d.view = view;
 	count_stat(IW_STAT_RECORDS_SEEN + IW_REC_DELIVERY);
 	if (bpf_ringbuf_output(&records, &d, sizeof(d), BPF_RB_NO_WAKEUP))
@@ -432,6 +432,22 @@ static long step_once(iw_u32 index, struct feed *feed)
 	return step == IW_STEP_DONE;
 }
 
+/* Runs the machine over what is left of the window. */
+static __always_inline void run_steps(struct feed *feed, iw_u32 bytes)
+{
+	struct iw_window *w = feed->w;
+
+	w->segment_open = 0;
+	w->final = 0;
+	w->learn = 0;
+	bpf_loop(IW_STEPS, step_once, feed, 0);
+	if (w->pos < w->end) {
+		count_stat(IW_STAT_OVERLONG);
+		feed->f->expected[w->direction & 1] = w->feed_seq + (w->pos - IW_WIN_ROOM);
+		iw_missed(feed->f, w->direction, w->feed_seq + bytes, w->now_ns);
+	}
+}
+
 /* Runs the machine over what is in the window. */
 static __always_inline void run_window(struct feed *feed, iw_u32 bytes)
 {
@@ -440,17 +456,7 @@ static __always_inline void run_window(struct feed *feed, iw_u32 bytes)
 	w->seq = w->feed_seq;
 	w->pos = IW_WIN_ROOM;
 	w->end = IW_WIN_ROOM + bytes;
-	w->segment_open = 0;
-	w->final = 0;
-	w->learn = 0;
-	if (iw_parser_of(feed->f, w->direction)->state == IW_P_CHUNK_SIZE && iw_take_like(feed->f, w) && w->pos >= w->end)
-		return;
-	bpf_loop(IW_STEPS, step_once, feed, 0);
-	if (w->pos < w->end) {
-		count_stat(IW_STAT_OVERLONG);
-		feed->f->expected[w->direction & 1] = w->feed_seq + (w->pos - IW_WIN_ROOM);
-		iw_missed(feed->f, w->direction, w->feed_seq + bytes, w->now_ns);
-	}
+	run_steps(feed, bytes);
 }
 
 static long feed_window(iw_u32 index, struct feed *feed)
@@ -515,6 +521,7 @@ static __always_inline void open_window(struct iw_window *w, iw_u32 direction, i
 static __always_inline void first_chunk(struct iw_flow *f)
 {
 	f->record.request.head.flags |= IW_REQ_FIRST_SENT;
+	f->first_sent = 1;
 	write_record(f, IW_REC_PARTIAL);
 }
 
@@ -531,12 +538,12 @@ static __always_inline void close_window(struct iw_flow *f, struct iw_window *w)
 	add_stat(IW_STAT_CHUNKS, w->chunks);
 	count_stat(IW_STAT_DELIVERIES);
 	if (trace_deliveries)
-		trace(f, w->chunks, f->record.conn.role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED,
+		trace(f, w->chunks, f->role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED,
 		      r->last_content_ns);
-	if (f->record.conn.role == IW_ROLE_CLIENT && !(r->head.flags & IW_REQ_FIRST_SENT))
+	if (f->role == IW_ROLE_CLIENT && !f->first_sent)
 		first_chunk(f);
 	else if (partial_interval_ns && w->now_ns - f->record.header.time_ns > partial_interval_ns &&
-		 r->head.flags & IW_REQ_FIRST_SENT)
+		 f->first_sent)
 		write_record(f, IW_REC_PARTIAL);
 }
 
@@ -790,7 +797,7 @@ static __always_inline void sample_rtt(struct iw_flow *f, struct tcp_sock *tp, i
 static __always_inline iw_u8 side_of(const struct iw_flow *f, iw_u32 direction)
 {
 	/* IN on a server and OUT on a client come from the client. */
-	return (f->record.conn.role == IW_ROLE_SERVER) == (direction == IW_IN) ? IW_SIDE_CLIENT : IW_SIDE_SERVER;
+	return (f->role == IW_ROLE_SERVER) == (direction == IW_IN) ? IW_SIDE_CLIENT : IW_SIDE_SERVER;
 }
 
 /* Adds the TCP header to the pseudo header's sum. */
@@ -829,6 +836,46 @@ static __always_inline void close_body(struct iw_flow *f, iw_u32 direction, iw_u
 	release_window(w);
 }
 
+/* The usual packet of a stream: in order, and its first HTTP chunk looks like the last one. Returns 0 if it is another;
+ * nothing has been changed then. */
+static __always_inline int take_usual(struct __sk_buff *skb, struct iw_flow *f, const struct packet *p, iw_u32 direction, iw_u64 now_ns)
+{
+	const struct iw_parser *parser = iw_parser_of(f, direction);
+	iw_u32 bytes = p->bytes;
+	struct iw_window *w;
+	int taken = 0;
+
+	if (!parser->pattern.before_bytes || parser->state != IW_P_CHUNK_SIZE || f->live != 1 || p->seq != f->expected[direction & 1] ||
+	    f->ranges_used || p->flags & (IW_FIN | IW_RST) || !bound_bytes(&bytes))
+		return 0;
+	w = claim_window();
+	if (!w)
+		return 0;
+	w->now_ns = now_ns;
+	w->seq = p->seq;
+	w->direction = direction;
+	w->pos = IW_WIN_ROOM;
+	w->end = IW_WIN_ROOM + bytes;
+	w->chunks = 0;
+	w->opaque = 0;
+	w->not_http = 0;
+	if (!bpf_skb_load_bytes(skb, p->offset, w->buf + IW_WIN_ROOM, bytes))
+		taken = iw_take_like(f, w);
+	if (taken) {
+		f->expected[direction & 1] = p->seq + bytes;
+		count_stat(IW_STAT_FOLLOWED);
+		if (w->pos < w->end) { /* there is more than one */
+			struct feed feed = {.skb = skb, .f = f, .w = w};
+
+			w->feed_seq = p->seq;
+			run_steps(&feed, bytes);
+		}
+		close_window(f, w);
+	}
+	release_window(w);
+	return taken;
+}
+
 static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, struct packet *p)
 {
 	iw_u64 now_ns = bpf_ktime_get_ns();
@@ -840,6 +887,8 @@ static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *s
 
 	if (departs_ns > now_ns && departs_ns < now_ns + 10000000000ull)
 		now_ns = departs_ns; /* fq holds it until then */
+	if (p->bytes && take_usual(skb, f, p, IW_OUT, now_ns))
+		return;
 	if (p->bytes) {
 		count_stat(IW_STAT_FOLLOWED);
 		if (f->ranges_used) {
@@ -893,7 +942,22 @@ static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *s
 		if (p->flags & IW_FIN)
 			close_body(f, IW_OUT, p->seq + p->bytes, now_ns);
 		iw_fin(f, side_of(f, IW_OUT), p->flags & IW_RST, now_ns);
+		/* A client that closes has what it wanted, whether or not it was seen to read it. */
+		if (f->role == IW_ROLE_CLIENT && f->record.request.head.flags & IW_REQ_RESPONSE_DONE) {
+			f->finish = 1;
+			emit(f);
+		}
 	}
+}
+
+/* What the checksum field holds if the stack need not look at it: partial (local, or merged by GRO) sums are of the pseudo
+ * header only. Returns the sum without payload and header, 0 if there is no need to check. */
+static __always_inline iw_u64 unchecked_sum(const struct packet *p)
+{
+	iw_u64 sum = (iw_u64)p->pseudo + bpf_htons(6) + bpf_htons(p->header + p->bytes);
+	iw_u32 folded = fold(sum);
+
+	return folded == p->check || folded == (iw_u16)~p->check ? 0 : sum;
 }
 
 static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, struct packet *p)
@@ -909,16 +973,19 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		return;
 	if (lock_ingress(f))
 		return;
+	if (p->bytes && f->role == IW_ROLE_CLIENT && f->record.request.request_acked_ns && !unchecked_sum(p) &&
+	    take_usual(skb, f, p, IW_IN, now_ns)) {
+		unlock_ingress(f);
+		return;
+	}
 	rcv_nxt = tp->rcv_nxt;
 	if (p->flags & IW_ACK && iw_reached(tp->write_seq, p->ack)) {
 		covered = iw_acknowledged(f, p->ack, now_ns, &gap_edges);
 		sample_rtt(f, tp, now_ns);
 		if (covered > 0) {
-			struct iw_request *r = &f->record.request;
-
 			if (trace_deliveries)
 				trace(f, (iw_u32)covered, IW_VIEW_DELIVERED, now_ns);
-			if (!(r->head.flags & IW_REQ_FIRST_SENT))
+			if (!f->first_sent)
 				first_chunk(f);
 		}
 		if (f->finish)
@@ -964,12 +1031,10 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 				w->feed_left = 0;
 				f->expected[IW_IN] = p->seq + p->bytes;
 			} else {
-				/* A checksum that the stack has not looked at yet: partial (local, or merged by GRO) sums hold
-				 * the pseudo header only and need no check. */
 				if (!skip && p->bytes <= IW_WIN_BYTES) {
-					iw_u64 sum = (iw_u64)p->pseudo + bpf_htons(6) + bpf_htons(p->header + p->bytes);
+					iw_u64 sum = unchecked_sum(p);
 
-					if (fold(sum) != p->check && fold(sum) != (iw_u16)~p->check)
+					if (sum)
 						w->feed_sum = header_sum(skb, p, sum);
 				}
 				f->expected[IW_IN] = p->seq + p->bytes;
@@ -1039,6 +1104,7 @@ static __always_inline void copy_socket(struct iw_flow *f, const struct iw_socke
 	struct iw_conn *c = &f->record.conn;
 
 	c->role = s->role;
+	f->role = s->role;
 	c->syn_ns = s->syn_ns;
 	c->established_ns = s->established_ns;
 	c->accepted_ns = s->accepted_ns;
@@ -1217,7 +1283,7 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct iw_socket *s;
-	struct iw_flow *f = 0;
+	struct iw_flow *f;
 	struct packet p = {};
 
 	if (!sk)
@@ -1227,6 +1293,12 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 		return 1;
 	if (sk->state == BPF_TCP_LISTEN) {
 		hold_for_child(skb, sk);
+		return 1;
+	}
+	f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	if (f) {
+		if (!read_packet(skb, &p))
+			follow_in(skb, sk, f, &p);
 		return 1;
 	}
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
@@ -1243,10 +1315,9 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 		if (!s)
 			return 1;
 	}
-	if (s->mode == IW_MODE_FOLLOW)
-		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	else if (p.bytes)
-		f = classify(skb, sk, s, &p, IW_IN);
+	if (!p.bytes)
+		return 1;
+	f = classify(skb, sk, s, &p, IW_IN);
 	if (f)
 		follow_in(skb, sk, f, &p);
 	return 1;
@@ -1257,7 +1328,7 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct iw_socket *s;
-	struct iw_flow *f = 0;
+	struct iw_flow *f;
 	struct packet p = {};
 
 	if (!sk)
@@ -1265,6 +1336,12 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 	sk = bpf_sk_fullsock(sk);
 	if (!sk || sk->protocol != 6)
 		return 1;
+	f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	if (f) {
+		if (!read_packet(skb, &p))
+			follow_out(skb, sk, f, &p);
+		return 1;
+	}
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (s && s->mode == IW_MODE_IGNORE) {
 		count_stat(IW_STAT_IGNORED);
@@ -1279,10 +1356,9 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 		if (!s)
 			return 1;
 	}
-	if (s->mode == IW_MODE_FOLLOW)
-		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	else if (p.bytes)
-		f = classify(skb, sk, s, &p, IW_OUT);
+	if (!p.bytes)
+		return 1;
+	f = classify(skb, sk, s, &p, IW_OUT);
 	if (f)
 		follow_out(skb, sk, f, &p);
 	return 1;
@@ -1493,7 +1569,7 @@ int BPF_PROG(tp_btf__sock_send_length, struct sock *sk, int ret, int flags)
 	if (ret <= 0 || sk->sk_protocol != 6)
 		return 0;
 	f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	if (!f || f->live != 1 || f->record.conn.role != IW_ROLE_SERVER)
+	if (!f || f->live != 1 || f->role != IW_ROLE_SERVER)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || tp->write_seq == tp->snd_nxt)

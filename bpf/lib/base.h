@@ -14,10 +14,13 @@
  * must check its pointers. */
 #define IW_GLOBAL __attribute__((noinline))
 IW_INLINE iw_u64 iw_load64(const iw_u8 *at) { return *(const iw_u64 *)at; }
+/* The compiler forgets what it knows of a 64-bit value, so that the check that follows stays for the verifier. */
+#define IW_FORGET(value) asm volatile("" : "+r"(value))
 IW_INLINE void iw_store64(iw_u8 *at, iw_u64 value) { *(iw_u64 *)at = value; }
 #else
 #include <string.h>
 #define IW_GLOBAL static
+#define IW_FORGET(value)
 IW_INLINE iw_u64 iw_load64(const iw_u8 *at)
 {
 	iw_u64 value;

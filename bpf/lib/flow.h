@@ -20,7 +20,7 @@ IW_INLINE struct iw_parser *iw_parser_of(struct iw_flow *f, iw_u32 direction) { 
 /* The direction in which requests travel. */
 IW_INLINE iw_u32 iw_request_direction(const struct iw_flow *f)
 {
-	return f->record.conn.role == IW_ROLE_CLIENT ? IW_OUT : IW_IN;
+	return f->role == IW_ROLE_CLIENT ? IW_OUT : IW_IN;
 }
 
 IW_INLINE iw_u32 iw_seq_of(const struct iw_window *w, iw_u32 pos) { return w->seq + (pos - IW_WIN_ROOM); }
@@ -58,7 +58,11 @@ IW_GLOBAL int iw_request_clear(struct iw_flow *f)
 	f->record.request.tokens_output = ~0u;
 	f->record.request.tokens_input = ~0u;
 	f->record.request.rtt_min_us = ~0u;
-	f->pattern.before_bytes = 0;
+	f->parser[0].pattern.before_bytes = 0;
+	f->parser[0].pattern.plain = 0;
+	f->parser[1].pattern.before_bytes = 0;
+	f->parser[1].pattern.plain = 0;
+	f->first_sent = 0;
 	f->unacked_tail = f->unacked_head;
 	f->finish = 0;
 	return 0;
@@ -70,6 +74,8 @@ IW_INLINE iw_u64 iw_handed(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
 	iw_u64 found = 0;
 	iw_u32 i;
 
+	if (!f->sends_head)
+		return now_ns;
 	for (i = 0; i < IW_SENDS; i++) { /* newest first: the oldest call that reached seq wins */
 		struct iw_send *s = &f->sends[(f->sends_head - 1 - i) & (IW_SENDS - 1)];
 
@@ -90,7 +96,7 @@ IW_INLINE void iw_response_over(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
 	r->end_ns = now_ns;
 	r->activity_ns = now_ns;
 	if (!r->end_handed_ns)
-		r->end_handed_ns = f->record.conn.role == IW_ROLE_SERVER ? iw_handed(f, seq, now_ns) : now_ns;
+		r->end_handed_ns = f->role == IW_ROLE_SERVER ? iw_handed(f, seq, now_ns) : now_ns;
 	r->head.flags |= IW_REQ_RESPONSE_DONE;
 }
 
@@ -103,7 +109,7 @@ IW_GLOBAL int iw_request_begin(struct iw_flow *f, struct iw_window *w)
 	if (!f || !w)
 		return 0;
 	p = iw_parser_of(f, w->direction);
-	if (f->live && (f->record.request.head.flags & IW_REQ_RESPONSE_DONE) && f->record.conn.role == IW_ROLE_CLIENT) {
+	if (f->live && (f->record.request.head.flags & IW_REQ_RESPONSE_DONE) && f->role == IW_ROLE_CLIENT) {
 		/* The client asks again: it has the whole answer, whether or not we saw it read. */
 		f->finish = 1;
 		return 1;
@@ -281,7 +287,7 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 			r->content_ns = w->now_ns;
 			r->first_content_seq = seq;
 			r->content_handed_ns = w->now_ns;
-			if (f->record.conn.role == IW_ROLE_SERVER) {
+			if (f->role == IW_ROLE_SERVER) {
 				r->content_handed_ns = iw_handed(f, seq, w->now_ns);
 				if (r->content_handed_ns != w->now_ns)
 					r->head.flags |= IW_REQ_HANDED_HOOK;
@@ -290,7 +296,7 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 	}
 	if (event & IW_EV_END && !(r->head.flags & IW_REQ_END_MARKER)) {
 		r->head.flags |= IW_REQ_END_MARKER;
-		r->end_handed_ns = f->record.conn.role == IW_ROLE_SERVER ? iw_handed(f, seq, w->now_ns) : w->now_ns;
+		r->end_handed_ns = f->role == IW_ROLE_SERVER ? iw_handed(f, seq, w->now_ns) : w->now_ns;
 	}
 	return 0;
 }
@@ -307,33 +313,33 @@ IW_INLINE void iw_opaque(struct iw_flow *f, struct iw_window *w)
 		r->content_ns = w->now_ns;
 		r->output_ns = w->now_ns;
 		r->first_content_seq = seq;
-		r->content_handed_ns = f->record.conn.role == IW_ROLE_SERVER ? iw_handed(f, seq, w->now_ns) : w->now_ns;
+		r->content_handed_ns = f->role == IW_ROLE_SERVER ? iw_handed(f, seq, w->now_ns) : w->now_ns;
 	}
 }
 
-struct iw_edges {
-	iw_u64 le_ns[IW_GAP_EDGES_MAX];
-	iw_u32 count;
-	iw_u32 pad0;
-};
-
-/* Adds one gap to a histogram with ascending upper edges (le). */
-IW_GLOBAL int iw_gap_bucket(iw_u64 gap_ns, const struct iw_edges *edges)
+/* The bucket of a gap in a histogram with ascending upper edges (le). The gaps of a stream are alike: the last bucket is
+ * tried first. */
+IW_INLINE iw_u32 iw_gap_bucket(iw_u64 gap_ns, const struct iw_edges *edges, iw_u8 *guess)
 {
-	iw_u32 low = 0, high, step;
+	iw_u32 low = 0, high, step, middle;
 
 	if (!edges)
 		return 0;
 	high = edges->count;
+	low = *guess & (IW_GAP_EDGES_MAX - 1); /* the edge below; "+ 1" is what every promised kernel's verifier follows */
+	if (low + 1 < high && edges->le_ns[low] < gap_ns && gap_ns <= edges->le_ns[low + 1])
+		return low + 1;
+	low = 0;
 	for (step = 0; step < 6 && low < high; step++) {
-		iw_u32 middle = (low + high) / 2;
-
+		middle = (low + high) / 2;
 		if (edges->le_ns[middle & (IW_GAP_EDGES_MAX - 1)] < gap_ns)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return (int)low;
+	if (low)
+		*guess = (iw_u8)(low - 1);
+	return low;
 }
 
 /* A packet (or a run of windows of one packet) brought w->chunks content events. */
@@ -354,7 +360,7 @@ IW_GLOBAL int iw_delivery(struct iw_flow *f, struct iw_window *w, const struct i
 	}
 	r->deliveries++;
 	at = w->now_ns;
-	if (f->record.conn.role == IW_ROLE_SERVER) {
+	if (f->role == IW_ROLE_SERVER) {
 		iw_u32 head = f->unacked_head;
 
 		at = iw_handed(f, w->last_content_seq, w->now_ns);
@@ -370,16 +376,17 @@ IW_GLOBAL int iw_delivery(struct iw_flow *f, struct iw_window *w, const struct i
 	}
 	if (r->last_content_ns && at >= r->last_content_ns) {
 		iw_u64 gap = at - r->last_content_ns;
-		int i = iw_gap_bucket(gap, edges);
+		iw_u64 i = iw_gap_bucket(gap, edges, &f->gap_guess[0]);
 
-		if (f->record.conn.role == IW_ROLE_SERVER) {
-			if (i >= 0 && i <= IW_GAP_EDGES_MAX)
+		IW_FORGET(i);
+		if (f->role == IW_ROLE_SERVER) {
+			if (i <= IW_GAP_EDGES_MAX)
 				r->gap_sent[i]++;
 			r->gap_sent_sum_ns += gap;
 			if (gap > r->gap_sent_max_ns)
 				r->gap_sent_max_ns = gap;
 		} else {
-			if (i >= 0 && i <= IW_GAP_EDGES_MAX)
+			if (i <= IW_GAP_EDGES_MAX)
 				r->gap_delivered[i]++;
 			r->gap_delivered_sum_ns += gap;
 			if (gap > r->gap_delivered_max_ns)
@@ -401,7 +408,7 @@ IW_GLOBAL int iw_acknowledged(struct iw_flow *f, iw_u32 ack, iw_u64 now_ns, cons
 	if (!f || !edges || !f->live)
 		return 0;
 	r = &f->record.request;
-	if (f->record.conn.role == IW_ROLE_CLIENT) {
+	if (f->role == IW_ROLE_CLIENT) {
 		if (!r->request_acked_ns && (r->head.flags & IW_REQ_REQUEST_DONE) && iw_reached(ack, r->head.end_seq))
 			r->request_acked_ns = now_ns;
 		return 0;
@@ -427,9 +434,10 @@ IW_GLOBAL int iw_acknowledged(struct iw_flow *f, iw_u32 ack, iw_u64 now_ns, cons
 			r->content_delivered_ns = now_ns;
 		if (r->last_delivered_ns && now_ns >= r->last_delivered_ns) {
 			iw_u64 gap = now_ns - r->last_delivered_ns;
-			int bucket = iw_gap_bucket(gap, edges);
+			iw_u64 bucket = iw_gap_bucket(gap, edges, &f->gap_guess[1]);
 
-			if (bucket >= 0 && bucket <= IW_GAP_EDGES_MAX)
+			IW_FORGET(bucket);
+			if (bucket <= IW_GAP_EDGES_MAX)
 				r->gap_delivered[bucket]++;
 			r->gap_delivered_sum_ns += gap;
 			if (gap > r->gap_delivered_max_ns)
@@ -457,7 +465,7 @@ IW_GLOBAL int iw_read(struct iw_flow *f, iw_u32 copied, iw_u64 now_ns)
 		return 0;
 	r = &f->record.request;
 	r->head.flags |= IW_REQ_READ_HOOK;
-	if (f->record.conn.role == IW_ROLE_SERVER) {
+	if (f->role == IW_ROLE_SERVER) {
 		if (!r->read_ns && (r->head.flags & IW_REQ_REQUEST_DONE) && iw_reached(copied, r->head.end_seq))
 			r->read_ns = now_ns;
 		return 0;
@@ -480,7 +488,7 @@ IW_INLINE int iw_read_armed(const struct iw_flow *f)
 
 	if (!f->live)
 		return 0;
-	if (f->record.conn.role == IW_ROLE_SERVER)
+	if (f->role == IW_ROLE_SERVER)
 		return !r->read_ns && (r->head.flags & IW_REQ_REQUEST_DONE);
 	return (!r->response_delivered_ns && r->response_ns) || (!r->content_delivered_ns && r->content_ns) || (r->head.flags & IW_REQ_RESPONSE_DONE);
 }
@@ -490,7 +498,7 @@ IW_INLINE iw_u32 iw_phase_now(const struct iw_flow *f)
 {
 	const struct iw_request *r = &f->record.request;
 
-	if (f->record.conn.role == IW_ROLE_CLIENT) {
+	if (f->role == IW_ROLE_CLIENT) {
 		if (!(r->head.flags & IW_REQ_REQUEST_DONE) || !r->request_acked_ns)
 			return IW_PHASE_UPLOAD;
 		if (!r->content_ns)
@@ -566,7 +574,7 @@ IW_GLOBAL int iw_settle(struct iw_flow *f, iw_u64 now_ns)
 		r->outcome = IW_OUTCOME_TRUNCATED_ABRUPT;
 	if (!r->end_ns)
 		r->end_ns = r->activity_ns;
-	if (!r->done_ns && f->record.conn.role == IW_ROLE_CLIENT && r->end_ns && (flags & IW_REQ_RESPONSE_DONE))
+	if (!r->done_ns && f->role == IW_ROLE_CLIENT && r->end_ns && (flags & IW_REQ_RESPONSE_DONE))
 		r->done_ns = r->end_ns; /* never seen read: the arrival stands for it */
 	if (!r->done_ns)
 		r->done_ns = r->activity_ns && (flags & IW_REQ_RESPONSE_DONE) ? r->activity_ns : now_ns;

@@ -41,6 +41,7 @@ void iw_native_init(struct iw_flow *flow, iw_u8 role)
 	set_builtin_routes();
 	memset(flow, 0, sizeof(*flow));
 	flow->record.conn.role = role;
+	flow->role = role;
 }
 
 static void edges_of(struct iw_edges *edges, const iw_u64 *edges_ns, iw_u32 count)

@@ -97,10 +97,23 @@ struct iw_window {
 #define IW_LINE_EVENT 3
 #define IW_LINE_OTHER 4
 
+/* What the last chunk of the stream that held one text and nothing else of interest looked like around that text. A
+ * chunk that is equal but for the text (and for digits) needs no closer look. */
+struct iw_pattern {
+	iw_u64 shape;        /* hash of the bytes from the HTTP chunk's first to the text, and from the text's closing quote to
+			      * the HTTP chunk's line end */
+	iw_u16 before_bytes; /* 0: none */
+	iw_u16 after_bytes;
+	iw_u16 event;
+	iw_u8 plain;         /* digits count as equal */
+	iw_u8 pad0;
+};
+#define IW_PATTERN_MIN 8u
+#define IW_PATTERN_MAX 512u /* of each part */
+
+/* One cache line each. */
 struct iw_parser {
-	iw_u64 remain;     /* bytes left of the body or the chunk; in a head: Content-Length */
 	iw_u32 line_bytes; /* of the unfinished line */
-	iw_u32 head_bytes;
 	iw_u32 event;      /* IW_EV_* of the unfinished event */
 	iw_u8 state;
 	iw_u8 head_flags;
@@ -110,8 +123,10 @@ struct iw_parser {
 	iw_u8 chunk_digits;
 	iw_u8 slot;        /* request parser: 0 = current request, n = queue[n-1], 0xff = dropped */
 	iw_u8 pad0;
-	iw_u8 carry[IW_CARRY]; /* last bytes of the unfinished line, right aligned */
-	iw_u32 pad1;
+	struct iw_pattern pattern;
+	iw_u64 remain;     /* bytes left of the body or the chunk; in a head: Content-Length */
+	iw_u32 head_bytes;
+	iw_u32 pad1[5];
 };
 
 /* Flags of a head. */
@@ -152,18 +167,6 @@ struct iw_range {
 #define IW_RANGE_COPY 1u    /* bytes were kept */
 #define IW_RANGE_SUSPECT 2u /* to be believed only when the kernel has taken them */
 
-/* What the last chunk of the stream that held one text and nothing else of interest looked like around that text. A
- * chunk that is equal but for the text (and for digits) needs no closer look. */
-struct iw_pattern {
-	iw_u64 before; /* hash of the bytes from the HTTP chunk's first to the text */
-	iw_u64 after;  /* ... from the text's closing quote to the HTTP chunk's line end */
-	iw_u32 event;
-	iw_u16 before_bytes; /* 0: none */
-	iw_u16 after_bytes;
-};
-#define IW_PATTERN_MIN 8u
-#define IW_PATTERN_MAX 512u /* of each part */
-
 struct iw_unacked {
 	iw_u32 seq;
 	iw_u32 sent_us; /* low bits of the transmission time */
@@ -175,30 +178,35 @@ struct iw_send {
 	iw_u32 pad0;
 };
 
+/* In the kernel's storage a value begins 8 bytes after a cache line does. */
 struct iw_flow {
-	struct iw_record record; /* what leaves, in place */
-	struct iw_parser parser[2]; /* by direction */
-	struct iw_pattern pattern;
-	struct iw_request_head queue[IW_QUEUE];
-	struct iw_unacked unacked[IW_UNACKED];
-	struct iw_send sends[IW_SENDS];
-	struct iw_range ranges[IW_RANGES];
-	iw_u64 previous_end_ns;
-	iw_u64 rtt_next_ns;
-	iw_u32 expected[2]; /* next sequence number by direction */
+	struct iw_record record; /* what leaves, in place; its end is hot */
+	iw_u32 lock;         /* ingress */
+	iw_u32 live;         /* record.request is a request that has begun and has not been emitted */
+	iw_u32 finish;       /* the current request is complete: emit it */
+	iw_u32 ranges_used;
+	iw_u32 expected[2];  /* next sequence number by direction */
 	iw_u32 unacked_head; /* written by egress */
 	iw_u32 unacked_tail; /* written by ingress */
 	iw_u32 sends_head;
-	iw_u32 ranges_used;
-	iw_u32 lock;        /* ingress */
-	iw_u32 live;        /* record.request is a request that has begun and has not been emitted */
-	iw_u32 queued;
-	iw_u32 dropped;     /* pipelined requests beyond the queue whose responses are still to come */
-	iw_u32 finish;      /* the current request is complete: emit it */
-	iw_u32 srtt_us;     /* last seen, to notice new samples */
-	iw_u8 synced[2];    /* expected is valid */
-	iw_u8 mid_message[2];
+	iw_u32 srtt_us;      /* last seen, to notice new samples */
+	iw_u64 rtt_next_ns;
+	iw_u8 synced[2];     /* expected is valid */
+	iw_u8 gap_guess[2];  /* edges below the latest gaps: sent (client: delivered), delivered */
+	iw_u8 role;          /* as in record.conn */
+	iw_u8 first_sent;    /* the current request's first chunk was reported */
+	iw_u8 pad1[2];
 	iw_u32 netns;
+	iw_u32 pad0;
+	struct iw_parser parser[2]; /* by direction */
+	struct iw_unacked unacked[IW_UNACKED];
+	struct iw_send sends[IW_SENDS];
+	iw_u64 previous_end_ns;
+	iw_u32 queued;
+	iw_u32 dropped; /* pipelined requests beyond the queue whose responses are still to come */
+	struct iw_request_head queue[IW_QUEUE];
+	struct iw_range ranges[IW_RANGES];
+	iw_u8 carry[2][IW_CARRY]; /* by direction: last bytes of the unfinished line, right aligned */
 };
 
 #endif

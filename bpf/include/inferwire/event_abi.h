@@ -172,50 +172,35 @@ struct iw_request_head {
 	iw_u64 last_byte_ns;
 	iw_u64 body_bytes;
 	iw_u64 idle_before_ns; /* since the previous response's end on this connection */
+	char trace_id[32]; /* hex digits of traceparent's trace id */
 	iw_u32 end_seq;        /* sequence number after the last byte, valid with request done */
-	iw_u32 flags;
 	iw_u32 ordinal;
 	iw_u8 method;
 	iw_u8 route;
 	iw_u8 has_trace;
 	iw_u8 pad0;
-	char trace_id[32]; /* hex digits of traceparent's trace id */
+	iw_u32 flags;
 };
 
 struct iw_request {
-	struct iw_request_head head;
 	/* Marks. */
-	iw_u64 request_acked_ns;      /* client: last request byte acknowledged */
 	iw_u64 read_ns;               /* server: the application has read the request's last byte */
 	iw_u64 response_ns;           /* first byte of the final response head transmitted (client: came in) */
 	iw_u64 response_handed_ns;    /* server: that byte handed to TCP */
 	iw_u64 response_delivered_ns; /* server: that byte acknowledged; client: read */
 	iw_u64 content_handed_ns;     /* server: first content handed to TCP */
-	iw_u64 content_ns;            /* first content transmitted (client: came in) */
 	iw_u64 content_delivered_ns;  /* server: acknowledged; client: read */
-	iw_u64 output_ns;             /* first content that is not reasoning */
-	iw_u64 last_content_ns;       /* latest content transmitted (client: came in) */
-	iw_u64 last_delivered_ns;     /* server: latest content acknowledged */
-	iw_u64 activity_ns;           /* latest response byte of any kind */
 	iw_u64 end_handed_ns;         /* end marker handed to TCP (client: came in) */
 	iw_u64 end_ns;                /* last response byte transmitted (client: came in) */
 	iw_u64 done_ns;               /* last response byte acknowledged (client: read) */
 	iw_u64 server_fin_ns;         /* first FIN or RST of each side */
 	iw_u64 client_fin_ns;
-	/* Sizes. */
-	iw_u64 response_body_bytes;
-	iw_u64 deliveries; /* packets that brought content */
 	/* What the tail says; ~0 = not said. */
 	iw_u64 queue_ns;
 	iw_u64 prefill_ns;
 	iw_u64 load_ns;
 	iw_u32 tokens_output;
 	iw_u32 tokens_input;
-	iw_u32 chunks; /* events with content of any kind */
-	iw_u32 chunks_reasoning;
-	iw_u32 chunks_tool;
-	iw_u32 comments; /* comments and pings */
-	iw_u32 events;   /* all events */
 	iw_u32 first_content_seq; /* sequence number after the first content event */
 	iw_u32 end_seq;           /* after the last response byte */
 	iw_u32 response_seq;      /* after the first response byte */
@@ -227,29 +212,46 @@ struct iw_request {
 	iw_u8 closed_first;
 	iw_u8 reset; /* side that sent RST */
 	/* Gaps between deliveries. */
-	iw_u64 gap_sent_sum_ns;
-	iw_u64 gap_sent_max_ns;
-	iw_u64 gap_delivered_sum_ns;
-	iw_u64 gap_delivered_max_ns;
 	iw_u32 gap_sent[IW_GAP_EDGES_MAX + 1];
 	iw_u32 gap_delivered[IW_GAP_EDGES_MAX + 1];
-	iw_u32 burst[IW_BURST_BUCKETS];
 	/* Path. */
-	iw_u32 rtt_min_us;
-	iw_u32 rtt_max_us;
-	iw_u64 rtt_sum_us;
-	iw_u32 rtt_count;
-	iw_u32 retransmitted_segments;
 	iw_u16 retransmits[IW_PHASES_MAX][IW_RETRANS_TYPES];
 	char response_id[IW_TEXT_MAX];
 	char model[IW_TEXT_MAX];
 	char finish_reason[16];
+	iw_u32 pad1[3];
+	iw_u64 rtt_sum_us;
+	iw_u32 rtt_min_us;
+	iw_u32 rtt_max_us;
+	iw_u32 rtt_count;
+	iw_u32 retransmitted_segments;
+	iw_u32 chunks_reasoning;
+	iw_u32 chunks_tool;
+	iw_u32 comments; /* comments and pings */
+	iw_u32 pad2;
+	iw_u64 content_ns;            /* first content transmitted (client: came in) */
+	struct iw_request_head head;
+	/* What every chunk touches: side by side, so that the kernel loads few cache lines. */
+	iw_u64 request_acked_ns;      /* client: last request byte acknowledged */
+	iw_u64 output_ns;             /* first content that is not reasoning */
+	iw_u64 last_content_ns;       /* latest content transmitted (client: came in) */
+	iw_u64 last_delivered_ns;     /* server: latest content acknowledged */
+	iw_u64 activity_ns;           /* latest response byte of any kind */
+	iw_u64 response_body_bytes;
+	iw_u64 deliveries; /* packets that brought content */
+	iw_u64 gap_sent_sum_ns;
+	iw_u64 gap_sent_max_ns;
+	iw_u64 gap_delivered_sum_ns;
+	iw_u64 gap_delivered_max_ns;
+	iw_u32 chunks; /* events with content of any kind */
+	iw_u32 events;   /* all events */
+	iw_u32 burst[IW_BURST_BUCKETS];
 };
 
 struct iw_record {
 	struct iw_header header;
 	struct iw_conn conn;
-	struct iw_request request;
+	struct iw_request request; /* last: bpf/lib/state.h goes on with what is as hot as its end */
 };
 
 #define IW_VIEW_SENT 1
@@ -283,6 +285,18 @@ struct iw_count {
 	iw_u64 tokens_output;
 	iw_u64 tokens_input;
 	char comm[16];
+};
+
+/* Set by the agent before load: hashes of the routes' paths by id (FNV-1a, 0 = unused), and the upper edges of the gap
+ * histograms. */
+struct iw_routes {
+	iw_u64 hash[IW_ROUTE_MAX];
+};
+
+struct iw_edges {
+	iw_u64 le_ns[IW_GAP_EDGES_MAX];
+	iw_u32 count;
+	iw_u32 pad0;
 };
 
 /* Per-CPU counters, by index. */
