@@ -70,7 +70,7 @@ def _one(tools, connections, events, rate, seed, longest):
         client = load.run(connections, events, rate, seed, longest)
     finally:
         server = load.close()
-    return client, server
+    return client, server, set(load.ports)
 
 
 def _figures(client, server):
@@ -87,6 +87,11 @@ def _figures(client, server):
     }
 
 
+def _port_of_server(record):
+    """Whose load it was: other programs of this machine may make streams, too."""
+    return int(record["local" if record.get("role") == "server" else "remote"].rsplit(":", 1)[1])
+
+
 def _with_agent(states, run):
     """A run beside the agent: the generator's account, and the agent's."""
     with states.hold("agent") as agent:
@@ -95,12 +100,12 @@ def _with_agent(states, run):
         watch = Watch(agent)
         watch.start()
         cpu_before, began = machine.run_ns(pid), time.monotonic()
-        client, server = run()
+        client, server, ports = run()
         cpu, wall = machine.run_ns(pid) - cpu_before, time.monotonic() - began
         time.sleep(1.5)  # the ring buffer is drained by a timer
         watch.end()
         after = agent.get()
-        finals = [record for record in agent.records() if record.get("route", "").startswith("/v1/chat")]
+        finals = [record for record in agent.records() if _port_of_server(record) in ports]
     roles = {}
     for record in finals:
         role = roles.setdefault(record.get("role", "?"), {"requests": 0, "chunks": 0})
@@ -164,7 +169,7 @@ def measure(states, tools, plan, seed, say):
         for state in ("none", "empty"):
             say(f"{streams} streams at {rate}/s: {state}")
             with states.hold(state):
-                entry[state] = _figures(*_one(tools, streams, events, rate, seed, longest))
+                entry[state] = _figures(*_one(tools, streams, events, rate, seed, longest)[:2])
         say(f"{streams} streams at {rate}/s: agent")
         entry["agent"], entry["agent_use"] = _with_agent(states, lambda: _one(tools, streams, events, rate, seed, longest))
         say(f"{streams} streams at {rate}/s: tcpdump")
@@ -179,5 +184,5 @@ def best_rate(states, tools, streams, events, seed, say):
     for state in ("none", "agent"):
         say(f"the generator's best rate: {state}")
         with states.hold(state):
-            out[state] = _figures(*_one(tools, streams, events, 0, seed, 120))
+            out[state] = _figures(*_one(tools, streams, events, 0, seed, 120)[:2])
     return out
