@@ -71,7 +71,7 @@ struct {
 } flows SEC(".maps");
 
 /* Scratch windows: a program may be interrupted by another on the same CPU, so each claims a slot. Wiped after use. */
-#define IW_SLOTS 4
+#define IW_SLOTS 8
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, IW_SLOTS);
@@ -420,6 +420,37 @@ struct feed {
 	struct iw_window *w;
 };
 
+/* TTFT is known: it is reported at once. */
+static __always_inline void first_chunk(struct iw_flow *f)
+{
+	f->record.request.head.flags |= IW_REQ_FIRST_SENT;
+	f->first_sent = 1;
+	write_record(f, IW_REC_PARTIAL);
+}
+
+/* What a run of windows brought to the current request. */
+static __noinline int close_window(struct iw_flow *f, struct iw_window *w)
+{
+	struct iw_request *r = &f->record.request;
+
+	if (w->not_http)
+		count_stat(IW_STAT_NOT_HTTP);
+	if (!w->chunks && !w->opaque)
+		return 0;
+	iw_delivery(f, w, &gap_edges);
+	add_stat(IW_STAT_CHUNKS, w->chunks);
+	count_stat(IW_STAT_DELIVERIES);
+	if (trace_deliveries)
+		trace(f, w->chunks, f->role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED,
+		      r->last_content_ns);
+	if (f->role == IW_ROLE_CLIENT && !f->first_sent)
+		first_chunk(f);
+	else if (partial_interval_ns && w->now_ns - f->record.header.time_ns > partial_interval_ns &&
+		 f->first_sent)
+		write_record(f, IW_REC_PARTIAL);
+	return 0;
+}
+
 #define IW_STEPS 768  /* for one window */
 #define IW_PIECES 288 /* kept pieces that one packet may release */
 
@@ -427,8 +458,13 @@ static long step_once(iw_u32 index, struct feed *feed)
 {
 	int step = iw_step(feed->f, feed->w);
 
-	if (step == IW_STEP_EMIT)
+	if (step == IW_STEP_EMIT) {
+		/* What this packet brought so far is of the request that ends. */
+		close_window(feed->f, feed->w);
+		feed->w->chunks = 0;
+		feed->w->opaque = 0;
 		emit(feed->f);
+	}
 	return step == IW_STEP_DONE;
 }
 
@@ -515,36 +551,6 @@ static __always_inline void open_window(struct iw_window *w, iw_u32 direction, i
 	w->feed_left = 0;
 	w->feed_sum = 0;
 	w->feed_bad = 0;
-}
-
-/* TTFT is known: it is reported at once. */
-static __always_inline void first_chunk(struct iw_flow *f)
-{
-	f->record.request.head.flags |= IW_REQ_FIRST_SENT;
-	f->first_sent = 1;
-	write_record(f, IW_REC_PARTIAL);
-}
-
-/* What a run of windows brought to the current request. */
-static __always_inline void close_window(struct iw_flow *f, struct iw_window *w)
-{
-	struct iw_request *r = &f->record.request;
-
-	if (w->not_http)
-		count_stat(IW_STAT_NOT_HTTP);
-	if (!w->chunks && !w->opaque)
-		return;
-	iw_delivery(f, w, &gap_edges);
-	add_stat(IW_STAT_CHUNKS, w->chunks);
-	count_stat(IW_STAT_DELIVERIES);
-	if (trace_deliveries)
-		trace(f, w->chunks, f->role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED,
-		      r->last_content_ns);
-	if (f->role == IW_ROLE_CLIENT && !f->first_sent)
-		first_chunk(f);
-	else if (partial_interval_ns && w->now_ns - f->record.header.time_ns > partial_interval_ns &&
-		 f->first_sent)
-		write_record(f, IW_REC_PARTIAL);
 }
 
 /* ---- Segments that have to wait ---- */
@@ -638,24 +644,25 @@ static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, str
 			free_range = r;
 			continue;
 		}
-		if (r->flags & IW_RANGE_SUSPECT)
+		if (r->flags & IW_RANGE_SUSPECT || flags & IW_RANGE_SUSPECT)
 			continue;
 		if (iw_reached(start, r->start) && iw_reached(r->end, end))
 			return 0; /* is waiting already */
-		if (r->end == start) {
-			/* Goes on where a waiting run ends. */
+		if (r->end == start || r->start == end) {
+			/* Goes on where a waiting run ends, or before it starts. */
 			k.skb = skb;
 			k.f = f;
 			k.offset = offset;
 			k.left = bytes;
 			k.seq = start;
 			k.now_ns = now_ns;
-			if (!(flags & IW_RANGE_SUSPECT)) {
-				bpf_loop(48, keep_piece, &k, 0);
+			bpf_loop(48, keep_piece, &k, 0);
+			if (r->end == start)
 				r->end = end;
-				count_stat(IW_STAT_HOLE_KEPT);
-				return 0;
-			}
+			else
+				r->start = start;
+			count_stat(IW_STAT_HOLE_KEPT);
+			return 0;
 		}
 	}
 	if (!free_range) {
@@ -678,10 +685,16 @@ static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, str
 	return 0;
 }
 
+/* Whether TCP has taken bytes in order that the parser has not seen: they passed while no slot or lock was free. */
+static __always_inline int lags(const struct iw_flow *f, iw_u32 rcv_nxt)
+{
+	return f->synced[IW_IN] && iw_after(rcv_nxt - f->fin_in, f->expected[IW_IN]);
+}
+
 /* Chooses the next waiting range that can be parsed. Returns 0 if there is none. */
 static __always_inline int next_range(struct iw_flow *f, struct iw_window *w)
 {
-	iw_u32 i, used = 0;
+	iw_u32 i, used = 0, target = w->feed_rcv_nxt - f->fin_in;
 
 	for (i = 0; i < IW_RANGES; i++) {
 		struct iw_range *r = &f->ranges[i];
@@ -695,8 +708,11 @@ static __always_inline int next_range(struct iw_flow *f, struct iw_window *w)
 			continue;
 		}
 		used = 1;
-		if (iw_after(r->start, f->expected[IW_IN]))
+		if (iw_after(r->start, f->expected[IW_IN])) {
+			if (iw_after(target, r->start))
+				target = r->start;
 			continue;
+		}
 		if (r->flags & IW_RANGE_SUSPECT && !iw_reached(w->feed_rcv_nxt, r->end))
 			continue;
 		w->feed_seq = r->start;
@@ -706,6 +722,11 @@ static __always_inline int next_range(struct iw_flow *f, struct iw_window *w)
 		return 1;
 	}
 	f->ranges_used = used;
+	if (lags(f, w->feed_rcv_nxt) && iw_after(target, f->expected[IW_IN])) {
+		count_stat(IW_STAT_RESYNC);
+		iw_missed(f, IW_IN, target, w->now_ns);
+		return used ? 2 : 0; /* what waits behind may be next */
+	}
 	return 0;
 }
 
@@ -717,8 +738,12 @@ static long drain_piece(iw_u32 index, struct feed *feed)
 	struct iw_held *h;
 	iw_u32 bytes, skip, take;
 
-	if (!w->feed_left && !next_range(f, w))
-		return 1;
+	if (!w->feed_left) {
+		int next = next_range(f, w);
+
+		if (next != 1)
+			return next == 0;
+	}
 	held_key(&w->feed_key, f, w->feed_seq);
 	h = bpf_map_lookup_elem(&held, &w->feed_key);
 	bytes = w->feed_left;
@@ -754,13 +779,26 @@ static long drain_piece(iw_u32 index, struct feed *feed)
 
 /* ---- Followed connections ---- */
 
+/* The holder is another CPU's ingress: it is gone within microseconds. Clears *flow when it has got the lock. */
+static long try_lock(iw_u32 index, struct iw_flow **flow)
+{
+	struct iw_flow *f = *flow;
+
+	if (!f || __sync_val_compare_and_swap(&f->lock, 0, 1) != 0)
+		return !f;
+	*flow = 0;
+	return 1;
+}
+
 static __always_inline int lock_ingress(struct iw_flow *f)
 {
-	iw_u32 i;
+	struct iw_flow *waiting = f;
 
-	for (i = 0; i < 64; i++)
-		if (__sync_val_compare_and_swap(&f->lock, 0, 1) == 0)
-			return 0;
+	if (__sync_val_compare_and_swap(&f->lock, 0, 1) == 0)
+		return 0;
+	bpf_loop(4096, try_lock, &waiting, 0);
+	if (!waiting)
+		return 0;
 	count_stat(IW_STAT_LOCK_BUSY);
 	return -1;
 }
@@ -991,10 +1029,10 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		if (f->finish)
 			emit(f);
 	}
-	if (p->bytes || f->ranges_used) {
+	if (p->bytes || f->ranges_used || lags(f, rcv_nxt)) {
 		w = claim_window();
 		if (!w)
-			goto out;
+			goto fin;
 		open_window(w, IW_IN, now_ns);
 		w->feed_rcv_nxt = rcv_nxt;
 		feed.w = w;
@@ -1007,17 +1045,8 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		}
 		ahead = (int)(p->seq - f->expected[IW_IN]);
 		skip = (iw_u32)-ahead;
-		if (ahead > 0) {
-			if (f->ranges_used == 0 && iw_reached(rcv_nxt, p->seq)) {
-				/* The kernel has bytes that passed us by. */
-				count_stat(IW_STAT_RESYNC);
-				iw_missed(f, IW_IN, p->seq, now_ns);
-				skip = 0;
-				ahead = 0;
-			} else {
-				hold_segment(skb, f, p, 0, now_ns);
-			}
-		}
+		if (ahead > 0)
+			hold_segment(skb, f, p, 0, now_ns);
 		if (ahead <= 0 && skip < p->bytes) {
 			w->feed_offset = p->offset + skip;
 			w->feed_left = p->bytes - skip;
@@ -1049,17 +1078,19 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		}
 	}
 	if (w) {
-		if (f->ranges_used)
+		if (f->ranges_used || lags(f, rcv_nxt))
 			bpf_loop(IW_PIECES, drain_piece, &feed, 0);
 		close_window(f, w);
 		release_window(w);
 	}
+fin:
 	if (p->flags & (IW_FIN | IW_RST)) {
-		if (p->flags & IW_FIN)
+		if (p->flags & IW_FIN) {
+			f->fin_in = 1;
 			close_body(f, IW_IN, p->seq + p->bytes, now_ns);
+		}
 		iw_fin(f, side_of(f, IW_IN), p->flags & IW_RST, now_ns);
 	}
-out:
 	unlock_ingress(f);
 }
 
@@ -1519,8 +1550,12 @@ int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after
 			return 0;
 		f = bpf_sk_storage_get(&flows, sk, 0, 0);
 		if (f && f->live == 1) {
+			struct iw_request *r = &f->record.request;
 			struct closing c = {.f = f};
 
+			/* Without FIN, RST or error our side aborts (SO_LINGER of 0): its RST is sent after this. */
+			if (!r->server_fin_ns && !r->client_fin_ns && !sk->sk_err)
+				iw_fin(f, f->role == IW_ROLE_SERVER ? IW_SIDE_SERVER : IW_SIDE_CLIENT, 1, bpf_ktime_get_ns());
 			bpf_loop(IW_QUEUE + 1, close_one, &c, 0);
 		}
 	}

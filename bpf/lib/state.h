@@ -154,7 +154,7 @@ struct iw_parser {
 #define IW_QUEUE 4
 #define IW_UNACKED 64
 #define IW_SENDS 16
-#define IW_RANGES 6
+#define IW_RANGES 16
 
 /* Bytes after a hole, or whose checksum did not fit: a copy may lie in the map of held segments. */
 struct iw_range {
@@ -195,7 +195,8 @@ struct iw_flow {
 	iw_u8 gap_guess[2];  /* edges below the latest gaps: sent (client: delivered), delivered */
 	iw_u8 role;          /* as in record.conn */
 	iw_u8 first_sent;    /* the current request's first chunk was reported */
-	iw_u8 pad1[2];
+	iw_u8 fin_in;        /* the peer's FIN came in: it takes one sequence number */
+	iw_u8 pad1;
 	iw_u32 netns;
 	iw_u32 pad0;
 	struct iw_parser parser[2]; /* by direction */
