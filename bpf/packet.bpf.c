@@ -452,7 +452,8 @@ static __noinline int close_window(struct iw_flow *f, struct iw_window *w)
 }
 
 #define IW_STEPS 768  /* for one window */
-#define IW_PIECES 288 /* kept pieces that one packet may release */
+#define IW_WINDOWS 400 /* for one packet: they may be half a megabyte (BIG TCP) */
+#define IW_PIECES 500 /* kept pieces that one packet may release */
 
 static long step_once(iw_u32 index, struct feed *feed)
 {
@@ -498,20 +499,23 @@ static __always_inline void run_window(struct feed *feed, iw_u32 bytes)
 static long feed_window(iw_u32 index, struct feed *feed)
 {
 	struct iw_window *w = feed->w;
-	iw_u32 bytes = w->feed_left;
+	iw_u32 bytes = w->feed_left, skip;
 
 	if (!bytes)
 		return 1;
-	if (index && iw_skippable(feed->f, w->direction, bytes)) {
-		/* The rest of a body that nobody looks at. */
+	skip = iw_skippable(feed->f, w->direction, bytes);
+	if (skip) {
+		/* A body that nobody looks at. */
 		struct iw_parser *p = iw_parser_of(feed->f, w->direction);
 
 		w->seq = w->feed_seq;
 		w->pos = IW_WIN_ROOM;
 		if (p->state != IW_P_DEAD)
-			iw_skip_body(feed->f, w, p, bytes);
-		w->feed_left = 0;
-		return 1;
+			iw_skip_body(feed->f, w, p, skip);
+		w->feed_offset += skip;
+		w->feed_seq += skip;
+		w->feed_left -= skip;
+		return !w->feed_left;
 	}
 	if (bytes > IW_WIN_BYTES)
 		bytes = IW_WIN_BYTES;
@@ -536,6 +540,20 @@ static long feed_window(iw_u32 index, struct feed *feed)
 	w->feed_seq += bytes;
 	w->feed_left -= bytes;
 	return 0;
+}
+
+/* Feeds the packet, or what is left of it, window by window. */
+static __always_inline void feed_packet(struct feed *feed)
+{
+	struct iw_window *w = feed->w;
+
+	bpf_loop(IW_WINDOWS, feed_window, feed, 0);
+	if (w->feed_left && !w->feed_bad) {
+		count_stat(IW_STAT_OVERLONG);
+		feed->f->expected[w->direction & 1] = w->feed_seq;
+		iw_missed(feed->f, w->direction, w->feed_seq + w->feed_left, w->now_ns);
+		w->feed_left = 0;
+	}
 }
 
 static __always_inline void open_window(struct iw_window *w, iw_u32 direction, iw_u64 now_ns)
@@ -656,7 +674,7 @@ static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, str
 			k.left = bytes;
 			k.seq = start;
 			k.now_ns = now_ns;
-			bpf_loop(48, keep_piece, &k, 0);
+			bpf_loop(IW_WINDOWS, keep_piece, &k, 0);
 			if (r->end == start)
 				r->end = end;
 			else
@@ -675,7 +693,7 @@ static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, str
 	k.left = bytes;
 	k.seq = start;
 	k.now_ns = now_ns;
-	bpf_loop(48, keep_piece, &k, 0);
+	bpf_loop(IW_WINDOWS, keep_piece, &k, 0);
 	free_range->time_ns = now_ns;
 	free_range->flags = flags;
 	free_range->start = start;
@@ -970,7 +988,7 @@ static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *s
 				w->feed_seq = p->seq + skip;
 				w->feed_offset = p->offset + skip;
 				feed.w = w;
-				bpf_loop(64, feed_window, &feed, 0);
+				feed_packet(&feed);
 				close_window(f, w);
 				release_window(w);
 			}
@@ -1051,29 +1069,19 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 			w->feed_offset = p->offset + skip;
 			w->feed_left = p->bytes - skip;
 			w->feed_seq = p->seq + skip;
-			if (iw_skippable(f, IW_IN, w->feed_left)) {
-				struct iw_parser *parser = iw_parser_of(f, IW_IN);
+			if (!skip && p->bytes <= IW_WIN_BYTES && !iw_skippable(f, IW_IN, p->bytes)) {
+				iw_u64 sum = unchecked_sum(p);
 
-				w->seq = w->feed_seq;
-				if (parser->state != IW_P_DEAD)
-					iw_skip_body(f, w, parser, w->feed_left);
+				if (sum)
+					w->feed_sum = header_sum(skb, p, sum);
+			}
+			f->expected[IW_IN] = p->seq + p->bytes;
+			feed_packet(&feed);
+			if (w->feed_bad) {
 				w->feed_left = 0;
-				f->expected[IW_IN] = p->seq + p->bytes;
-			} else {
-				if (!skip && p->bytes <= IW_WIN_BYTES) {
-					iw_u64 sum = unchecked_sum(p);
-
-					if (sum)
-						w->feed_sum = header_sum(skb, p, sum);
-				}
-				f->expected[IW_IN] = p->seq + p->bytes;
-				bpf_loop(64, feed_window, &feed, 0);
-				if (w->feed_bad) {
-					w->feed_left = 0;
-					w->feed_sum = 0;
-					f->expected[IW_IN] = p->seq;
-					hold_segment(skb, f, p, IW_RANGE_SUSPECT, now_ns);
-				}
+				w->feed_sum = 0;
+				f->expected[IW_IN] = p->seq;
+				hold_segment(skb, f, p, IW_RANGE_SUSPECT, now_ns);
 			}
 		}
 	}

@@ -1430,16 +1430,21 @@ IW_GLOBAL int iw_step(struct iw_flow *f, struct iw_window *w)
 	}
 }
 
-/* Whether the next `bytes` of this direction can be skipped without being looked at. */
-IW_INLINE int iw_skippable(struct iw_flow *f, iw_u32 direction, iw_u32 bytes)
+/* How many of the next `bytes` of this direction can be skipped without being looked at. A body's last bytes are left
+ * for iw_step, which ends the message. */
+IW_INLINE iw_u32 iw_skippable(struct iw_flow *f, iw_u32 direction, iw_u32 bytes)
 {
 	struct iw_parser *p = iw_parser_of(f, direction);
 
 	if (p->state == IW_P_DEAD)
-		return 1;
+		return bytes;
 	if (p->state != IW_P_LENGTH && p->state != IW_P_CHUNK_DATA && p->state != IW_P_CLOSE)
 		return 0;
-	return (p->format == IW_FORMAT_SKIP || direction == iw_request_direction(f)) && p->remain > bytes;
+	if (p->format != IW_FORMAT_SKIP && direction != iw_request_direction(f))
+		return 0;
+	if (p->remain > bytes)
+		return bytes;
+	return p->remain > IW_WIN_BYTES ? (iw_u32)p->remain - IW_WIN_BYTES : 0;
 }
 
 #endif
