@@ -122,10 +122,11 @@ bool stream(int to_parent) {
   return pass_event(server, client, kEnd) && pass(server, client, kLastChunk);
 }
 
-// The parent's order: make a stream. Says where the child is, so that the child can clear up when the parent is killed.
+// The parent's order. Says where the child is or is about to be, so that it can clear up when the parent is killed.
 struct Order {
-  char root[256];    // folder of the cgroup root
-  char cgroup[320];  // the child's own; empty if it has none
+  char root[256];        // folder of the cgroup root
+  char cgroup[320];      // the child's own; empty if it has none
+  std::uint32_t stream;  // 1: make a stream; 0: the parent is about to make the cgroup
 };
 
 // True when the parent asks for a stream; false when it has gone.
@@ -149,6 +150,7 @@ void leave_and_remove(const Order& order) {
   std::signal(SIGPIPE, SIG_IGN);
   Order order{};
   while (wait_for_order(from_parent, order)) {
+    if (order.stream == 0) continue;
     errno = 0;
     const bool done = stream(to_parent);
     const ChildMessage message{0, 0, done ? 0 : (errno != 0 ? errno : EIO)};
@@ -212,6 +214,7 @@ void SelfCheck::enter_cgroup(const std::string& cgroup_root) {
   reason_.clear();
   if (!cgroup_.empty()) return;  // from an earlier try
   const std::string cgroup = cgroup_root + "/inferwire-self-check-" + std::to_string(getpid());
+  send_order(cgroup_root, cgroup, false);
   if (mkdir(cgroup.c_str(), 0755) != 0 && errno != EEXIST) {
     reason_ = kWeaker + ("cannot make " + cgroup + ": " + base::errno_text(errno));
     return;
@@ -229,6 +232,14 @@ void SelfCheck::enter_cgroup(const std::string& cgroup_root) {
   if (stat(cgroup.c_str(), &status) == 0) cgroup_id_ = status.st_ino;
 }
 
+bool SelfCheck::send_order(const std::string& cgroup_root, const std::string& cgroup, bool stream) const {
+  Order order{};
+  std::snprintf(order.root, sizeof order.root, "%s", cgroup_root.c_str());
+  std::snprintf(order.cgroup, sizeof order.cgroup, "%s", cgroup.c_str());
+  order.stream = stream ? 1 : 0;
+  return write(to_child_.get(), &order, sizeof order) == sizeof order;
+}
+
 void SelfCheck::start(const std::string& cgroup_root, Time now) {
   if (child_ <= 0) return fail("cannot start the self-check's process");
   enter_cgroup(cgroup_root);
@@ -237,10 +248,7 @@ void SelfCheck::start(const std::string& cgroup_root, Time now) {
   }
   server_port_ = client_port_ = 0;
   child_done_ = saw_server_ = saw_client_ = false;
-  Order order{};
-  std::snprintf(order.root, sizeof order.root, "%s", cgroup_root.c_str());
-  std::snprintf(order.cgroup, sizeof order.cgroup, "%s", cgroup_.c_str());
-  if (write(to_child_.get(), &order, sizeof order) != sizeof order) return fail("the self-check's process has ended");
+  if (!send_order(cgroup_root, cgroup_, true)) return fail("the self-check's process has ended");
   state_ = State::kRunning;
   deadline_ = now + kPatience;
 }

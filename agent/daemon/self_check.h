@@ -55,6 +55,7 @@ class SelfCheck {
 
  private:
   void enter_cgroup(const std::string& cgroup_root);
+  bool send_order(const std::string& cgroup_root, const std::string& cgroup, bool stream) const;
   void fail(std::string why);
   void end_child();
 

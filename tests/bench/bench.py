@@ -99,6 +99,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="under three minutes; wide intervals")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default=",".join(STAGES), help="stages, separated by commas")
+    parser.add_argument("--blocks", type=int, help="blocks of slices for nginx and iperf3")
     parser.add_argument("--out", type=pathlib.Path, help="the JSON file; build/bench/quick.json or build/bench/full.json")
     options = parser.parse_args()
     options.agent, options.object, options.tools = (path.resolve() for path in (options.agent, options.object, options.tools))
@@ -108,6 +109,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit("bench: needs root, for the kernel's program statistics and the root cgroup")
     size = QUICK if options.quick else FULL
+    if options.blocks:
+        size = {**size, "blocks": options.blocks}
     states = states_of.States(options.agent, options.tools)
     began = time.monotonic()
 

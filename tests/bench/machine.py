@@ -61,7 +61,17 @@ def soft_interrupt_threads():
 
 
 def resident_bytes(pid):
-    return int(_first(f"/proc/{pid}/status", "VmRSS").split()[0]) * 1024
+    """Resident memory without the kernel's maps, which a process maps to read them (the ring buffer even twice): they are
+    counted as maps."""
+    total, counts = 0, True
+    with open(f"/proc/{pid}/smaps", encoding="utf-8") as lines:
+        for line in lines:
+            word = line.split(None, 1)[0]
+            if not word.endswith(":"):
+                counts = "bpf-map" not in line and "bpf_ringbuf" not in line
+            elif word == "Rss:" and counts:
+                total += int(line.split()[1]) * 1024
+    return total
 
 
 def storage_element_bytes(value_bytes):
