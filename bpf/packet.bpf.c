@@ -70,6 +70,14 @@ struct {
 	__type(value, struct iw_flow);
 } flows SEC(".maps");
 
+/* One per followed connection on which something had to wait for its turn; freed with the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct iw_holes);
+} holes SEC(".maps");
+
 /* Scratch windows: a program may be interrupted by another on the same CPU, so each claims a slot. Wiped after use. */
 #define IW_SLOTS 8
 struct {
@@ -418,12 +426,13 @@ struct feed {
 	struct __sk_buff *skb;
 	struct iw_flow *f;
 	struct iw_window *w;
+	struct iw_holes *holes; /* 0: nothing waits */
 };
 
 /* TTFT is known: it is reported at once. */
 static __always_inline void first_chunk(struct iw_flow *f)
 {
-	f->record.request.head.flags |= IW_REQ_FIRST_SENT;
+	iw_flag(&f->record.request.head, IW_REQ_FIRST_SENT);
 	f->first_sent = 1;
 	write_record(f, IW_REC_PARTIAL);
 }
@@ -649,14 +658,19 @@ static long keep_piece(iw_u32 index, struct keep *k)
 }
 
 /* Keeps a segment that cannot be parsed yet. */
-static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, struct packet *p, iw_u32 flags, iw_u64 now_ns)
+static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, struct iw_holes *holes, struct packet *p, iw_u32 flags)
 {
+	iw_u64 now_ns = bpf_ktime_get_ns();
 	struct keep k = {};
 	struct iw_range *free_range = 0;
 	iw_u32 i, offset = p->offset, bytes = p->bytes, start = p->seq, end = start + bytes;
 
+	if (!holes) {
+		count_stat(IW_STAT_HOLE_DROPPED);
+		return 0;
+	}
 	for (i = 0; i < IW_RANGES; i++) {
-		struct iw_range *r = &f->ranges[i];
+		struct iw_range *r = &holes->ranges[i];
 
 		if (r->start == r->end) {
 			free_range = r;
@@ -710,12 +724,12 @@ static __always_inline int lags(const struct iw_flow *f, iw_u32 rcv_nxt)
 }
 
 /* Chooses the next waiting range that can be parsed. Returns 0 if there is none. */
-static __always_inline int next_range(struct iw_flow *f, struct iw_window *w)
+static __always_inline int next_range(struct iw_flow *f, struct iw_window *w, struct iw_holes *holes)
 {
 	iw_u32 i, used = 0, target = w->feed_rcv_nxt - f->fin_in;
 
-	for (i = 0; i < IW_RANGES; i++) {
-		struct iw_range *r = &f->ranges[i];
+	for (i = 0; holes && i < IW_RANGES; i++) {
+		struct iw_range *r = &holes->ranges[i];
 
 		if (r->start == r->end)
 			continue;
@@ -757,7 +771,7 @@ static long drain_piece(iw_u32 index, struct feed *feed)
 	iw_u32 bytes, skip, take;
 
 	if (!w->feed_left) {
-		int next = next_range(f, w);
+		int next = next_range(f, w, feed->holes);
 
 		if (next != 1)
 			return next == 0;
@@ -958,6 +972,7 @@ static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *s
 					open_window(w, IW_IN, now_ns);
 					w->feed_rcv_nxt = rcv_nxt;
 					feed.w = w;
+					feed.holes = bpf_sk_storage_get(&holes, sk, 0, 0);
 					bpf_loop(IW_PIECES, drain_piece, &feed, 0);
 					close_window(f, w);
 					release_window(w);
@@ -1064,7 +1079,7 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		ahead = (int)(p->seq - f->expected[IW_IN]);
 		skip = (iw_u32)-ahead;
 		if (ahead > 0)
-			hold_segment(skb, f, p, 0, now_ns);
+			hold_segment(skb, f, bpf_sk_storage_get(&holes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE), p, 0);
 		if (ahead <= 0 && skip < p->bytes) {
 			w->feed_offset = p->offset + skip;
 			w->feed_left = p->bytes - skip;
@@ -1081,11 +1096,14 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 				w->feed_left = 0;
 				w->feed_sum = 0;
 				f->expected[IW_IN] = p->seq;
-				hold_segment(skb, f, p, IW_RANGE_SUSPECT, now_ns);
+				hold_segment(skb, f, bpf_sk_storage_get(&holes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE), p,
+					     IW_RANGE_SUSPECT);
 			}
 		}
 	}
 	if (w) {
+		if (f->ranges_used)
+			feed.holes = bpf_sk_storage_get(&holes, sk, 0, 0);
 		if (f->ranges_used || lags(f, rcv_nxt))
 			bpf_loop(IW_PIECES, drain_piece, &feed, 0);
 		close_window(f, w);
@@ -1459,6 +1477,7 @@ static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
 	struct iw_held_key key = {};
 	struct iw_held *h;
 	struct iw_flow *f;
+	struct iw_holes *waiting;
 	struct iw_conn *c;
 	iw_u32 seq, family;
 	struct in6_addr l6, r6;
@@ -1483,8 +1502,9 @@ static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
 	h = bpf_map_lookup_elem(&held, &key);
 	if (!h || h->bytes < 5 || iw_method(iw_load64(h->payload)) != IW_METHOD_POST)
 		return;
+	waiting = bpf_sk_storage_get(&holes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	f = bpf_sk_storage_get(&flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!f) {
+	if (!f || !waiting) {
 		count_stat(IW_STAT_STORAGE_FAILED);
 		return;
 	}
@@ -1499,10 +1519,10 @@ static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
 	f->netns = key.netns;
 	f->expected[IW_IN] = seq;
 	f->synced[IW_IN] = 1;
-	f->ranges[0].start = seq;
-	f->ranges[0].end = seq + h->bytes;
-	f->ranges[0].time_ns = h->time_ns;
-	f->ranges[0].flags = IW_RANGE_COPY;
+	waiting->ranges[0].start = seq;
+	waiting->ranges[0].end = seq + h->bytes;
+	waiting->ranges[0].time_ns = h->time_ns;
+	waiting->ranges[0].flags = IW_RANGE_COPY;
 	f->ranges_used = 1;
 	s->mode = IW_MODE_FOLLOW;
 	s->seen_http = 1;
@@ -1650,7 +1670,7 @@ int BPF_PROG(tp_btf__tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	if (phase < IW_PHASES_MAX && type < IW_RETRANS_TYPES)
 		r->retransmits[phase][type] += segments;
 	r->retransmitted_segments += segments;
-	r->head.flags |= IW_REQ_RETRANSMITTED;
+	iw_flag(&r->head, IW_REQ_RETRANSMITTED);
 	return 0;
 }
 

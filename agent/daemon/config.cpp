@@ -169,7 +169,7 @@ constexpr std::array kKeys{
     ConfigKey{"log_level", "LEVEL", false, "info", "debug, info, warn or error.", set_log_level},
     ConfigKey{"ringbuf_bytes", "SIZE", false, "4MiB",
               "Ring buffer between kernel and agent; rounded up to a power of two.", set_ringbuf},
-    ConfigKey{"drain_interval", "DURATION", false, "100ms", "How often the ring buffer is read.",
+    ConfigKey{"drain_interval", "DURATION", false, "20ms", "How often the ring buffer is read.",
               set_duration<&Config::drain_interval, 1, 1000>},
     ConfigKey{"partial_interval", "DURATION", false, "5s", "How often open requests are read.",
               set_duration<&Config::partial_interval, 100, 60'000>},

@@ -28,7 +28,7 @@ struct Config {
   std::string socket = "/run/inferwire/agent.sock";
   base::LogLevel log_level = base::LogLevel::kInfo;
   std::uint32_t ringbuf_bytes = 4u << 20;
-  std::chrono::nanoseconds drain_interval = std::chrono::milliseconds(100);
+  std::chrono::nanoseconds drain_interval = std::chrono::milliseconds(20);
   std::chrono::nanoseconds partial_interval = std::chrono::seconds(5);
   std::size_t series_label_sets = 256;
   std::size_t series_models = 64;

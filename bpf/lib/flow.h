@@ -37,6 +37,13 @@ IW_INLINE struct iw_request_head *iw_open_head(struct iw_flow *f, const struct i
 	return 0;
 }
 
+/* Flags are set from both directions and from process context at the same time: a plain "|=" would lose some. */
+IW_INLINE void iw_flag(struct iw_request_head *head, iw_u32 flag)
+{
+	if (!(head->flags & flag))
+		__sync_fetch_and_or(&head->flags, flag);
+}
+
 IW_INLINE void iw_set_live(struct iw_flow *f, iw_u32 live)
 {
 	f->live = live;
@@ -97,7 +104,7 @@ IW_INLINE void iw_response_over(struct iw_flow *f, iw_u32 seq, iw_u64 now_ns)
 	r->activity_ns = now_ns;
 	if (!r->end_handed_ns)
 		r->end_handed_ns = f->role == IW_ROLE_SERVER ? iw_handed(f, seq, now_ns) : now_ns;
-	r->head.flags |= IW_REQ_RESPONSE_DONE;
+	iw_flag(&r->head, IW_REQ_RESPONSE_DONE);
 }
 
 /* First byte of a request at w->pos. Returns 1 when the previous one has to be emitted first. */
@@ -157,7 +164,7 @@ IW_INLINE void iw_request_over(struct iw_flow *f, struct iw_parser *p, iw_u32 se
 	if (head) {
 		head->last_byte_ns = now_ns;
 		head->end_seq = seq;
-		head->flags |= IW_REQ_REQUEST_DONE;
+		iw_flag(head, IW_REQ_REQUEST_DONE);
 	}
 	p->state = IW_P_START;
 }
@@ -217,7 +224,7 @@ IW_INLINE int iw_response_begin(struct iw_flow *f, struct iw_window *w)
 		if (!f->queued && !f->dropped)
 			return 2;
 		/* The next answer of a pipeline starts before the last one was acknowledged. */
-		f->record.request.head.flags |= IW_REQ_MARKS_MERGED;
+		iw_flag(&f->record.request.head, IW_REQ_MARKS_MERGED);
 		f->finish = 1;
 		return 1;
 	}
@@ -268,9 +275,9 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 	if (event & IW_EV_PING)
 		r->comments++;
 	if (event & IW_EV_ERROR)
-		r->head.flags |= IW_REQ_ERROR_EVENT;
+		iw_flag(&r->head, IW_REQ_ERROR_EVENT);
 	if (event & IW_EV_USAGE)
-		r->head.flags |= IW_REQ_USAGE;
+		iw_flag(&r->head, IW_REQ_USAGE);
 	if (event & (IW_EV_CONTENT | IW_EV_REASONING | IW_EV_TOOL)) {
 		r->chunks++;
 		w->chunks++;
@@ -290,12 +297,12 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 			if (f->role == IW_ROLE_SERVER) {
 				r->content_handed_ns = iw_handed(f, seq, w->now_ns);
 				if (r->content_handed_ns != w->now_ns)
-					r->head.flags |= IW_REQ_HANDED_HOOK;
+					iw_flag(&r->head, IW_REQ_HANDED_HOOK);
 			}
 		}
 	}
 	if (event & IW_EV_END && !(r->head.flags & IW_REQ_END_MARKER)) {
-		r->head.flags |= IW_REQ_END_MARKER;
+		iw_flag(&r->head, IW_REQ_END_MARKER);
 		r->end_handed_ns = f->role == IW_ROLE_SERVER ? iw_handed(f, seq, w->now_ns) : w->now_ns;
 	}
 	return 0;
@@ -368,10 +375,11 @@ IW_GLOBAL int iw_delivery(struct iw_flow *f, struct iw_window *w, const struct i
 			at = r->content_handed_ns;
 		if (head - f->unacked_tail >= IW_UNACKED) {
 			head--; /* share the newest mark */
-			r->head.flags |= IW_REQ_MARKS_MERGED;
+			iw_flag(&r->head, IW_REQ_MARKS_MERGED);
 		}
-		f->unacked[head & (IW_UNACKED - 1)].seq = w->last_content_seq;
-		f->unacked[head & (IW_UNACKED - 1)].sent_us = (iw_u32)(w->now_ns / 1000);
+		f->unacked[head & (IW_UNACKED - 1)] = w->last_content_seq;
+		if (head == f->unacked_tail)
+			f->alone_us = (iw_u32)(w->now_ns / 1000) | 1;
 		f->unacked_head = head + 1;
 	}
 	if (r->last_content_ns && at >= r->last_content_ns) {
@@ -417,18 +425,18 @@ IW_GLOBAL int iw_acknowledged(struct iw_flow *f, iw_u32 ack, iw_u64 now_ns, cons
 		r->response_delivered_ns = now_ns;
 	tail = f->unacked_tail;
 	for (i = 0; i < IW_UNACKED; i++) {
-		struct iw_unacked *u = &f->unacked[tail & (IW_UNACKED - 1)];
-
-		if (tail == f->unacked_head || !iw_reached(ack, u->seq))
+		if (tail == f->unacked_head || !iw_reached(ack, f->unacked[tail & (IW_UNACKED - 1)]))
 			break;
-		if (!covered)
-			sent_us = u->sent_us;
 		covered++;
 		tail++;
 	}
+	if (covered) {
+		sent_us = f->alone_us;
+		f->alone_us = 0; /* before the tail moves: egress sets it when all is acknowledged */
+	}
 	f->unacked_tail = tail;
 	if (covered) {
-		iw_u32 waited_us = (iw_u32)(now_ns / 1000) - sent_us;
+		iw_u32 waited_us = sent_us ? (iw_u32)(now_ns / 1000) - sent_us : 0;
 
 		if (!r->content_delivered_ns)
 			r->content_delivered_ns = now_ns;
@@ -446,7 +454,7 @@ IW_GLOBAL int iw_acknowledged(struct iw_flow *f, iw_u32 ack, iw_u64 now_ns, cons
 		r->last_delivered_ns = now_ns;
 		if (!(r->head.flags & IW_REQ_RETRANSMITTED) && waited_us > 1000 &&
 		    waited_us > 2 * (r->rtt_min_us == ~0u ? f->record.conn.handshake_us : r->rtt_min_us))
-			r->head.flags |= IW_REQ_LATE_ACKS;
+			iw_flag(&r->head, IW_REQ_LATE_ACKS);
 	}
 	if ((r->head.flags & IW_REQ_RESPONSE_DONE) && iw_reached(ack, r->end_seq)) {
 		if (!r->done_ns)
@@ -464,7 +472,7 @@ IW_GLOBAL int iw_read(struct iw_flow *f, iw_u32 copied, iw_u64 now_ns)
 	if (!f || !f->live)
 		return 0;
 	r = &f->record.request;
-	r->head.flags |= IW_REQ_READ_HOOK;
+	iw_flag(&r->head, IW_REQ_READ_HOOK);
 	if (f->role == IW_ROLE_SERVER) {
 		if (!r->read_ns && (r->head.flags & IW_REQ_REQUEST_DONE) && iw_reached(copied, r->head.end_seq))
 			r->read_ns = now_ns;
@@ -548,12 +556,12 @@ IW_GLOBAL int iw_settle(struct iw_flow *f, iw_u64 now_ns)
 	    server && !(r->reset)) {
 		/* A body without a length ends with the connection. */
 		flags |= IW_REQ_RESPONSE_DONE;
+		iw_flag(&r->head, IW_REQ_RESPONSE_DONE);
 		if (!r->end_ns)
 			r->end_ns = r->activity_ns;
 		if (!r->end_handed_ns)
 			r->end_handed_ns = r->end_ns;
 	}
-	r->head.flags = flags;
 	if (flags & IW_REQ_END_MARKER || (flags & IW_REQ_RESPONSE_DONE && !r->stream))
 		r->outcome = flags & IW_REQ_ERROR_EVENT && r->stream ? IW_OUTCOME_ERROR_IN_STREAM : IW_OUTCOME_COMPLETE;
 	else if (flags & IW_REQ_UPGRADED)
@@ -620,7 +628,7 @@ IW_GLOBAL int iw_missed(struct iw_flow *f, iw_u32 direction, iw_u32 seq, iw_u64 
 		p->remain -= missing;
 		return 0;
 	}
-	r->head.flags |= IW_REQ_APPROXIMATE;
+	iw_flag(&r->head, IW_REQ_APPROXIMATE);
 	/* What follows most likely is the rest of a line that matters. */
 	p->line_bytes = 0;
 	p->line_kind = p->format == IW_FORMAT_SKIP ? IW_LINE_UNKNOWN : IW_LINE_DATA;

@@ -516,7 +516,7 @@ IW_GLOBAL int iw_header_line(struct iw_flow *f, struct iw_window *w, iw_u32 pos,
 	} else if (is_request && (k1 & IW_FIRST(7)) == IW_WORD('e', 'x', 'p', 'e', 'c', 't', ':', 0)) {
 		head = iw_open_head(f, p);
 		if (head)
-			head->flags |= IW_REQ_EXPECT_CONTINUE;
+			iw_flag(head, IW_REQ_EXPECT_CONTINUE);
 	}
 	return 0;
 }
@@ -557,7 +557,7 @@ IW_INLINE void iw_bad_start(struct iw_flow *f, struct iw_window *w, struct iw_pa
 {
 	w->not_http = 1;
 	if (w->direction != iw_request_direction(f)) {
-		f->record.request.head.flags |= IW_REQ_APPROXIMATE;
+		iw_flag(&f->record.request.head, IW_REQ_APPROXIMATE);
 		return;
 	}
 	f->record.conn.requests--;
@@ -609,19 +609,19 @@ IW_GLOBAL int iw_head_done(struct iw_flow *f, struct iw_window *w)
 	}
 	r->format = p->format;
 	if (r->code == 101 || (r->head.method == IW_METHOD_CONNECT && r->code < 300)) {
-		r->head.flags |= IW_REQ_UPGRADED;
+		iw_flag(&r->head, IW_REQ_UPGRADED);
 		p->state = IW_P_DEAD;
 		p->format = IW_FORMAT_SKIP;
 		iw_parser_of(f, iw_request_direction(f))->state = IW_P_DEAD;
 		return 0;
 	}
 	if (!(r->head.flags & IW_REQ_REQUEST_DONE))
-		r->head.flags |= IW_REQ_EARLY_RESPONSE;
+		iw_flag(&r->head, IW_REQ_EARLY_RESPONSE);
 	if (p->format == IW_FORMAT_SSE || p->format == IW_FORMAT_NDJSON) {
 		r->stream = 1;
 		if (r->head.route == 7 || r->head.route == IW_ROUTE_TRITON_STREAM || r->head.route >= IW_ROUTE_CONFIGURED ||
 		    r->head.route == IW_ROUTE_OTHER)
-			r->head.flags |= IW_REQ_NO_MARKER_ROUTE;
+			iw_flag(&r->head, IW_REQ_NO_MARKER_ROUTE);
 	}
 	if (r->encoding != IW_ENCODING_IDENTITY || (p->format == IW_FORMAT_JSON && r->head.route == IW_ROUTE_OTHER))
 		p->format = IW_FORMAT_SKIP;
@@ -1001,7 +1001,7 @@ IW_GLOBAL int iw_chunk_size(struct iw_flow *f, struct iw_window *w)
 		if (digit == 255 || p->chunk_digits == 16) {
 			if (!p->chunk_digits) {
 				/* Not a size where one is due: framing is lost. */
-				f->record.request.head.flags |= IW_REQ_APPROXIMATE;
+				iw_flag(&f->record.request.head, IW_REQ_APPROXIMATE);
 				p->state = w->direction == iw_request_direction(f) ? IW_P_START : IW_P_SCAVENGE;
 				return 0;
 			}
@@ -1057,7 +1057,7 @@ IW_INLINE void iw_flush(struct iw_flow *f, struct iw_window *w, struct iw_parser
 		iw_event(f, w, w->pos);
 	if (p->format == IW_FORMAT_JSON) {
 		if (p->event & IW_EV_ERROR)
-			f->record.request.head.flags |= IW_REQ_ERROR_EVENT;
+			iw_flag(&f->record.request.head, IW_REQ_ERROR_EVENT);
 		p->event = 0;
 	} else if (p->event & IW_EV_END) {
 		p->event |= IW_EV_DATA; /* a last event without its blank line still ends the stream */
@@ -1366,7 +1366,7 @@ IW_GLOBAL int iw_step(struct iw_flow *f, struct iw_window *w)
 			p->head_bytes += left;
 			if (p->head_bytes > IW_HEAD_MAX) {
 				p->state = IW_P_DEAD;
-				f->record.request.head.flags |= IW_REQ_APPROXIMATE;
+				iw_flag(&f->record.request.head, IW_REQ_APPROXIMATE);
 				return IW_STEP_MORE;
 			}
 			iw_segment_open(f, w, left);

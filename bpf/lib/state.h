@@ -151,9 +151,9 @@ struct iw_parser {
 #define IW_EV_RESPONSES_REASON (1u << 12)
 #define IW_EV_RESPONSES_TOOL (1u << 13)
 
-#define IW_QUEUE 4
+#define IW_QUEUE 2
 #define IW_UNACKED 64
-#define IW_SENDS 16
+#define IW_SENDS 8
 #define IW_RANGES 16
 
 /* Bytes after a hole, or whose checksum did not fit: a copy may lie in the map of held segments. */
@@ -167,9 +167,9 @@ struct iw_range {
 #define IW_RANGE_COPY 1u    /* bytes were kept */
 #define IW_RANGE_SUSPECT 2u /* to be believed only when the kernel has taken them */
 
-struct iw_unacked {
-	iw_u32 seq;
-	iw_u32 sent_us; /* low bits of the transmission time */
+/* What waits of a connection: made only when something has to, apart from the flow. */
+struct iw_holes {
+	struct iw_range ranges[IW_RANGES];
 };
 
 struct iw_send {
@@ -198,15 +198,14 @@ struct iw_flow {
 	iw_u8 fin_in;        /* the peer's FIN came in: it takes one sequence number */
 	iw_u8 pad1;
 	iw_u32 netns;
-	iw_u32 pad0;
+	iw_u32 alone_us;     /* low bits of when the oldest content in flight left, if it left alone; else 0 */
 	struct iw_parser parser[2]; /* by direction */
-	struct iw_unacked unacked[IW_UNACKED];
+	iw_u32 unacked[IW_UNACKED]; /* sequence numbers after content in flight */
 	struct iw_send sends[IW_SENDS];
 	iw_u64 previous_end_ns;
 	iw_u32 queued;
 	iw_u32 dropped; /* pipelined requests beyond the queue whose responses are still to come */
 	struct iw_request_head queue[IW_QUEUE];
-	struct iw_range ranges[IW_RANGES];
 	iw_u8 carry[2][IW_CARRY]; /* by direction: last bytes of the unfinished line, right aligned */
 };
 
