@@ -104,7 +104,7 @@ TEST(ConfigFile, WrongValuesSayWhatIsWantedAndTheDefault) {
       {"listen: nowhere\n", "agent.yaml:1: key 'listen': 'nowhere' is no ADDRESS:PORT"},
       {"listen: [a, b]\n", "key 'listen' takes one value"},
       {"drain_interval: 5\n", "'5' is no duration with a unit, such as 250ms, 5s or 1m"},
-      {"drain_interval: 1h\n", "'1h' is not between 1ms and 1000ms; default: 100ms"},
+      {"drain_interval: 1h\n", "'1h' is not between 1ms and 1000ms; default: 20ms"},
       {"ringbuf_bytes: many\n", "is no size, such as 4MiB or 65536"},
       {"ringbuf_bytes: 1\n", "is not between 4KiB and 1GiB"},
       {"series: {models: 0}\n", "is no number between 1 and 100000"},
