@@ -43,7 +43,7 @@ struct iw_socket {
 	iw_u32 flags; /* IW_CONN_* */
 	iw_u8 mode;   /* IW_MODE_* */
 	iw_u8 role;
-	iw_u8 light;  /* counted-only request waits for its answer */
+	iw_u8 light; /* counted-only request waits for its answer */
 	iw_u8 seen_http;
 	iw_u8 misses[2];
 	iw_u8 pad0[2];
@@ -450,19 +450,17 @@ static __noinline int close_window(struct iw_flow *f, struct iw_window *w)
 	add_stat(IW_STAT_CHUNKS, w->chunks);
 	count_stat(IW_STAT_DELIVERIES);
 	if (trace_deliveries)
-		trace(f, w->chunks, f->role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED,
-		      r->last_content_ns);
+		trace(f, w->chunks, f->role == IW_ROLE_SERVER ? IW_VIEW_SENT : IW_VIEW_DELIVERED, r->last_content_ns);
 	if (f->role == IW_ROLE_CLIENT && !f->first_sent)
 		first_chunk(f);
-	else if (partial_interval_ns && w->now_ns - f->record.header.time_ns > partial_interval_ns &&
-		 f->first_sent)
+	else if (partial_interval_ns && w->now_ns - f->record.header.time_ns > partial_interval_ns && f->first_sent)
 		write_record(f, IW_REC_PARTIAL);
 	return 0;
 }
 
-#define IW_STEPS 768  /* for one window */
+#define IW_STEPS 768   /* for one window */
 #define IW_WINDOWS 400 /* for one packet: they may be half a megabyte (BIG TCP) */
-#define IW_PIECES 500 /* kept pieces that one packet may release */
+#define IW_PIECES 500  /* kept pieces that one packet may release */
 
 static long step_once(iw_u32 index, struct feed *feed)
 {
@@ -611,7 +609,8 @@ static __always_inline struct iw_held_slot *claim_held(void)
 	return 0;
 }
 
-static __always_inline int keep_copy(struct __sk_buff *skb, struct iw_held_key *key, iw_u32 offset, iw_u32 bytes, iw_u64 now_ns)
+static __always_inline int keep_copy(struct __sk_buff *skb, struct iw_held_key *key, iw_u32 offset, iw_u32 bytes,
+				     iw_u64 now_ns)
 {
 	struct iw_held_slot *s;
 	int err;
@@ -658,7 +657,8 @@ static long keep_piece(iw_u32 index, struct keep *k)
 }
 
 /* Keeps a segment that cannot be parsed yet. */
-static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, struct iw_holes *holes, struct packet *p, iw_u32 flags)
+static __noinline int hold_segment(struct __sk_buff *skb, struct iw_flow *f, struct iw_holes *holes, struct packet *p,
+				   iw_u32 flags)
 {
 	iw_u64 now_ns = bpf_ktime_get_ns();
 	struct keep k = {};
@@ -835,10 +835,7 @@ static __always_inline int lock_ingress(struct iw_flow *f)
 	return -1;
 }
 
-static __always_inline void unlock_ingress(struct iw_flow *f)
-{
-	__sync_lock_test_and_set(&f->lock, 0);
-}
+static __always_inline void unlock_ingress(struct iw_flow *f) { __sync_lock_test_and_set(&f->lock, 0); }
 
 static __always_inline void sample_rtt(struct iw_flow *f, struct tcp_sock *tp, iw_u64 now_ns)
 {
@@ -908,15 +905,17 @@ static __always_inline void close_body(struct iw_flow *f, iw_u32 direction, iw_u
 
 /* The usual packet of a stream: in order, and its first HTTP chunk looks like the last one. Returns 0 if it is another;
  * nothing has been changed then. */
-static __always_inline int take_usual(struct __sk_buff *skb, struct iw_flow *f, const struct packet *p, iw_u32 direction, iw_u64 now_ns)
+static __always_inline int take_usual(struct __sk_buff *skb, struct iw_flow *f, const struct packet *p,
+				      iw_u32 direction, iw_u64 now_ns)
 {
 	const struct iw_parser *parser = iw_parser_of(f, direction);
 	iw_u32 bytes = p->bytes;
 	struct iw_window *w;
 	int taken = 0;
 
-	if (!parser->pattern.before_bytes || parser->state != IW_P_CHUNK_SIZE || f->live != 1 || p->seq != f->expected[direction & 1] ||
-	    f->ranges_used || p->flags & (IW_FIN | IW_RST) || !bound_bytes(&bytes))
+	if (!parser->pattern.before_bytes || parser->state != IW_P_CHUNK_SIZE || f->live != 1 ||
+	    p->seq != f->expected[direction & 1] || f->ranges_used || p->flags & (IW_FIN | IW_RST) ||
+	    !bound_bytes(&bytes))
 		return 0;
 	w = claim_window();
 	if (!w)
@@ -1223,8 +1222,8 @@ static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s
 }
 
 /* Looks at the first payload bytes of a connection that is not followed (yet). Returns the flow when it is to be. */
-static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_socket *s, struct packet *p,
-						iw_u32 direction)
+static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_socket *s,
+						struct packet *p, iw_u32 direction)
 {
 	iw_u64 head[2] = {};
 	iw_u32 n = p->bytes, status;
@@ -1276,8 +1275,8 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 	}
 	if (s->misses[direction & 1] < IW_MISSES_MAX)
 		s->misses[direction & 1]++;
-	if (!s->seen_http && (!(s->flags & IW_CONN_MIDWAY) ||
-			      (s->misses[0] >= IW_MISSES_MAX && s->misses[1] >= IW_MISSES_MAX)))
+	if (!s->seen_http &&
+	    (!(s->flags & IW_CONN_MIDWAY) || (s->misses[0] >= IW_MISSES_MAX && s->misses[1] >= IW_MISSES_MAX)))
 		s->mode = IW_MODE_IGNORE;
 	return 0;
 }
@@ -1450,16 +1449,10 @@ static __always_inline int accepted(struct bpf_sock_addr *ctx)
 }
 
 SEC("cgroup/getpeername4")
-int cgroup__getpeername4(struct bpf_sock_addr *ctx)
-{
-	return accepted(ctx);
-}
+int cgroup__getpeername4(struct bpf_sock_addr *ctx) { return accepted(ctx); }
 
 SEC("cgroup/getpeername6")
-int cgroup__getpeername6(struct bpf_sock_addr *ctx)
-{
-	return accepted(ctx);
-}
+int cgroup__getpeername6(struct bpf_sock_addr *ctx) { return accepted(ctx); }
 
 /* ---- State changes ---- */
 
@@ -1583,7 +1576,8 @@ int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after
 
 			/* Without FIN, RST or error our side aborts (SO_LINGER of 0): its RST is sent after this. */
 			if (!r->server_fin_ns && !r->client_fin_ns && !sk->sk_err)
-				iw_fin(f, f->role == IW_ROLE_SERVER ? IW_SIDE_SERVER : IW_SIDE_CLIENT, 1, bpf_ktime_get_ns());
+				iw_fin(f, f->role == IW_ROLE_SERVER ? IW_SIDE_SERVER : IW_SIDE_CLIENT, 1,
+				       bpf_ktime_get_ns());
 			bpf_loop(IW_QUEUE + 1, close_one, &c, 0);
 		}
 	}
@@ -1661,7 +1655,10 @@ int BPF_PROG(tp_btf__tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	if (!icsk)
 		return 0;
 	state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
-	type = state == IW_TCP_CA_LOSS ? 1 : state == IW_TCP_CA_RECOVERY ? 0 : BPF_CORE_READ(icsk, icsk_pending) == IW_ICSK_TIME_LOSS_PROBE ? 2 : 3;
+	type = state == IW_TCP_CA_LOSS					      ? 1
+	       : state == IW_TCP_CA_RECOVERY				      ? 0
+	       : BPF_CORE_READ(icsk, icsk_pending) == IW_ICSK_TIME_LOSS_PROBE ? 2
+									      : 3;
 	segments = BPF_CORE_READ((struct tcp_skb_cb *)&skb->cb, tcp_gso_segs);
 	if (!segments)
 		segments = 1;

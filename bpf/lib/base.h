@@ -35,8 +35,8 @@ IW_INLINE void iw_store64(iw_u8 *at, iw_u64 value) { memcpy(at, &value, 8); }
 #define IW_LOAD(w, pos) iw_load64(&(w)->buf[(pos) & (IW_WIN_SIZE - 1)])
 
 /* Eight characters as a little-endian word. */
-#define IW_WORD(a, b, c, d, e, f, g, h)                                                                             \
-	((iw_u64)(iw_u8)(a) | (iw_u64)(iw_u8)(b) << 8 | (iw_u64)(iw_u8)(c) << 16 | (iw_u64)(iw_u8)(d) << 24 |       \
+#define IW_WORD(a, b, c, d, e, f, g, h)                                                                       \
+	((iw_u64)(iw_u8)(a) | (iw_u64)(iw_u8)(b) << 8 | (iw_u64)(iw_u8)(c) << 16 | (iw_u64)(iw_u8)(d) << 24 | \
 	 (iw_u64)(iw_u8)(e) << 32 | (iw_u64)(iw_u8)(f) << 40 | (iw_u64)(iw_u8)(g) << 48 | (iw_u64)(iw_u8)(h) << 56)
 #define IW_LOWER 0x2020202020202020ull
 /* Words with only the first (low) or last (high) n bytes. */
@@ -59,8 +59,9 @@ IW_INLINE iw_u64 iw_gather(iw_u64 marks) { return ((marks >> 7) * 0x010204081020
 
 /* Index of the lowest set bit, without a branch (de Bruijn sequence: BPF has no such instruction). x is not 0. */
 static const iw_u8 iw_bit_index[64] = {
-	0,  1,  2,  53, 3,  7,	54, 27, 4,  38, 41, 8,	34, 55, 48, 28, 62, 5,	39, 46, 44, 42, 22, 9,	24, 35, 59, 56, 49, 18, 29, 11,
-	63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21, 23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
+	0,  1,	2,  53, 3,  7,	54, 27, 4,  38, 41, 8,	34, 55, 48, 28, 62, 5,	39, 46, 44, 42,
+	22, 9,	24, 35, 59, 56, 49, 18, 29, 11, 63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21,
+	23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
 };
 IW_INLINE iw_u32 iw_lowest(iw_u64 x) { return iw_bit_index[((x & -x) * 0x022fdd63cc95386dull) >> 58]; }
 

@@ -18,10 +18,7 @@
 IW_INLINE struct iw_parser *iw_parser_of(struct iw_flow *f, iw_u32 direction) { return &f->parser[direction & 1]; }
 
 /* The direction in which requests travel. */
-IW_INLINE iw_u32 iw_request_direction(const struct iw_flow *f)
-{
-	return f->role == IW_ROLE_CLIENT ? IW_OUT : IW_IN;
-}
+IW_INLINE iw_u32 iw_request_direction(const struct iw_flow *f) { return f->role == IW_ROLE_CLIENT ? IW_OUT : IW_IN; }
 
 IW_INLINE iw_u32 iw_seq_of(const struct iw_window *w, iw_u32 pos) { return w->seq + (pos - IW_WIN_ROOM); }
 
@@ -261,7 +258,7 @@ IW_GLOBAL int iw_event(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 		/* Responses API: text also comes again in "done" and "completed" events; only deltas are new. */
 		event &= ~(IW_EV_CONTENT | IW_EV_REASONING | IW_EV_TOOL);
 		if (event & IW_EV_DELTA)
-			event |= event & IW_EV_RESPONSES_TOOL     ? IW_EV_TOOL
+			event |= event & IW_EV_RESPONSES_TOOL	  ? IW_EV_TOOL
 				 : event & IW_EV_RESPONSES_REASON ? IW_EV_REASONING
 								  : IW_EV_CONTENT;
 	}
@@ -333,7 +330,8 @@ IW_INLINE iw_u32 iw_gap_bucket(iw_u64 gap_ns, const struct iw_edges *edges, iw_u
 	if (!edges)
 		return 0;
 	high = edges->count;
-	low = *guess & (IW_GAP_EDGES_MAX - 1); /* the edge below; "+ 1" is what every promised kernel's verifier follows */
+	low = *guess &
+	      (IW_GAP_EDGES_MAX - 1); /* the edge below; "+ 1" is what every promised kernel's verifier follows */
 	if (low + 1 < high && edges->le_ns[low] < gap_ns && gap_ns <= edges->le_ns[low + 1])
 		return low + 1;
 	low = 0;
@@ -498,7 +496,8 @@ IW_INLINE int iw_read_armed(const struct iw_flow *f)
 		return 0;
 	if (f->role == IW_ROLE_SERVER)
 		return !r->read_ns && (r->head.flags & IW_REQ_REQUEST_DONE);
-	return (!r->response_delivered_ns && r->response_ns) || (!r->content_delivered_ns && r->content_ns) || (r->head.flags & IW_REQ_RESPONSE_DONE);
+	return (!r->response_delivered_ns && r->response_ns) || (!r->content_delivered_ns && r->content_ns) ||
+	       (r->head.flags & IW_REQ_RESPONSE_DONE);
 }
 
 /* The phase in which a retransmission falls, from the marks so far. */
@@ -552,8 +551,8 @@ IW_GLOBAL int iw_settle(struct iw_flow *f, iw_u64 now_ns)
 	client = r->client_fin_ns;
 	if (server || client)
 		r->closed_first = server && (!client || server <= client) ? IW_SIDE_SERVER : IW_SIDE_CLIENT;
-	if (!(flags & IW_REQ_RESPONSE_DONE) && r->response_ns && f->parser[!iw_request_direction(f)].state == IW_P_CLOSE &&
-	    server && !(r->reset)) {
+	if (!(flags & IW_REQ_RESPONSE_DONE) && r->response_ns &&
+	    f->parser[!iw_request_direction(f)].state == IW_P_CLOSE && server && !(r->reset)) {
 		/* A body without a length ends with the connection. */
 		flags |= IW_REQ_RESPONSE_DONE;
 		iw_flag(&r->head, IW_REQ_RESPONSE_DONE);
@@ -569,9 +568,9 @@ IW_GLOBAL int iw_settle(struct iw_flow *f, iw_u64 now_ns)
 	else if (r->stream && client > r->response_ns && client < r->end_ns && !(flags & IW_REQ_ERROR_EVENT))
 		r->outcome = IW_OUTCOME_CLIENT_ABORT; /* the server ended the body in answer to it */
 	else if (flags & IW_REQ_RESPONSE_DONE)
-		r->outcome = flags & IW_REQ_ERROR_EVENT       ? IW_OUTCOME_ERROR_IN_STREAM
+		r->outcome = flags & IW_REQ_ERROR_EVENT			     ? IW_OUTCOME_ERROR_IN_STREAM
 			     : flags & IW_REQ_NO_MARKER_ROUTE || r->encoding ? IW_OUTCOME_COMPLETE
-							      : IW_OUTCOME_TRUNCATED_CLEAN;
+									     : IW_OUTCOME_TRUNCATED_CLEAN;
 	else if (client && (!server || client < server))
 		r->outcome = IW_OUTCOME_CLIENT_ABORT;
 	else if (r->reset)

@@ -63,8 +63,8 @@ static void finish(struct iw_flow *flow, iw_u64 now_ns, iw_emit_fn emit, void *c
 	iw_flow_next(flow);
 }
 
-void iw_native_payload(struct iw_flow *flow, iw_u32 direction, iw_u32 seq, const iw_u8 *bytes, iw_u32 count, iw_u64 now_ns,
-		       const iw_u64 *edges_ns, iw_u32 edge_count, iw_emit_fn emit, void *context)
+void iw_native_payload(struct iw_flow *flow, iw_u32 direction, iw_u32 seq, const iw_u8 *bytes, iw_u32 count,
+		       iw_u64 now_ns, const iw_u64 *edges_ns, iw_u32 edge_count, iw_emit_fn emit, void *context)
 {
 	struct iw_window window;
 	struct iw_edges edges;

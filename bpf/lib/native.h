@@ -18,8 +18,8 @@ typedef void (*iw_emit_fn)(void *context, const struct iw_record *record);
 void iw_native_init(struct iw_flow *flow, iw_u8 role);
 
 /* Payload in order, of one packet, whose first byte has sequence number seq. edges_ns: ascending upper edges. */
-void iw_native_payload(struct iw_flow *flow, iw_u32 direction, iw_u32 seq, const iw_u8 *bytes, iw_u32 count, iw_u64 now_ns,
-		       const iw_u64 *edges_ns, iw_u32 edge_count, iw_emit_fn emit, void *context);
+void iw_native_payload(struct iw_flow *flow, iw_u32 direction, iw_u32 seq, const iw_u8 *bytes, iw_u32 count,
+		       iw_u64 now_ns, const iw_u64 *edges_ns, iw_u32 edge_count, iw_emit_fn emit, void *context);
 
 /* A cumulative acknowledgement came in; the application read up to seq. */
 void iw_native_ack(struct iw_flow *flow, iw_u32 ack, iw_u64 now_ns, const iw_u64 *edges_ns, iw_u32 edge_count,

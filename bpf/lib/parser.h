@@ -114,7 +114,8 @@ IW_INLINE iw_u32 iw_type_value(struct iw_window *w, iw_u32 v)
 	if (t != IW_WORD('r', 'e', 's', 'p', 'o', 'n', 's', 'e') || IW_AT(w, v + 8) != '.')
 		return 0;
 	s = IW_LOAD(w, v + 9);
-	if (s == IW_WORD('c', 'o', 'm', 'p', 'l', 'e', 't', 'e') || s == IW_WORD('i', 'n', 'c', 'o', 'm', 'p', 'l', 'e'))
+	if (s == IW_WORD('c', 'o', 'm', 'p', 'l', 'e', 't', 'e') ||
+	    s == IW_WORD('i', 'n', 'c', 'o', 'm', 'p', 'l', 'e'))
 		return IW_EV_RESPONSES | IW_EV_END;
 	if ((s & IW_FIRST(6)) == IW_WORD('f', 'a', 'i', 'l', 'e', 'd', 0, 0))
 		return IW_EV_RESPONSES | IW_EV_END | IW_EV_ERROR;
@@ -189,7 +190,8 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 			if (IW_HAS_TEXT && IW_BEGINS(13, 't'))
 				event = IW_EV_CONTENT; /* Triton: text_output */
 		} else if ((k & IW_LAST(7)) == IW_WORD(0, '"', 'o', 'b', 'j', 'e', 'c', 't')) {
-			if (ch == '"' && (IW_LOAD(w, v + 1) & IW_FIRST(6)) == IW_WORD('e', 'r', 'r', 'o', 'r', '"', 0, 0))
+			if (ch == '"' &&
+			    (IW_LOAD(w, v + 1) & IW_FIRST(6)) == IW_WORD('e', 'r', 'r', 'o', 'r', '"', 0, 0))
 				event = IW_EV_ERROR;
 		} else if (k == IW_WORD('a', 'l', '_', 'c', 'o', 'u', 'n', 't')) {
 			n = iw_number(w, v, 1);
@@ -277,7 +279,8 @@ IW_GLOBAL int iw_key(struct iw_flow *f, struct iw_window *w, iw_u32 c)
 		}
 		break;
 	case 'n':
-		if (k == IW_WORD('h', '_', 'r', 'e', 'a', 's', 'o', 'n') || k == IW_WORD('e', '_', 'r', 'e', 'a', 's', 'o', 'n') ||
+		if (k == IW_WORD('h', '_', 'r', 'e', 'a', 's', 'o', 'n') ||
+		    k == IW_WORD('e', '_', 'r', 'e', 'a', 's', 'o', 'n') ||
 		    k == IW_WORD('p', '_', 'r', 'e', 'a', 's', 'o', 'n')) {
 			/* Beside a finish_reason, stop_reason says which stop string it was. */
 			if (IW_HAS_TEXT && !((iw_u8)k == 'p' && r->finish_reason[0]))
@@ -378,9 +381,12 @@ IW_GLOBAL int iw_route(struct iw_window *w, iw_u32 pos, iw_u32 end)
 
 			if (iw_path_ends(w, at, end))
 				break;
-			if (IW_LOAD(w, at) != IW_WORD('/', 'g', 'e', 'n', 'e', 'r', 'a', 't') || IW_AT(w, at + 8) != 'e')
+			if (IW_LOAD(w, at) != IW_WORD('/', 'g', 'e', 'n', 'e', 'r', 'a', 't') ||
+			    IW_AT(w, at + 8) != 'e')
 				continue;
-			stream = (IW_LOAD(w, at + 9) & IW_FIRST(7)) == IW_WORD('_', 's', 't', 'r', 'e', 'a', 'm', 0) ? 7 : 0;
+			stream = (IW_LOAD(w, at + 9) & IW_FIRST(7)) == IW_WORD('_', 's', 't', 'r', 'e', 'a', 'm', 0)
+					 ? 7
+					 : 0;
 			if (iw_path_ends(w, at + 9 + stream, end))
 				return stream ? IW_ROUTE_TRITON_STREAM : IW_ROUTE_TRITON;
 		}
@@ -413,11 +419,11 @@ IW_INLINE iw_u8 iw_method(iw_u64 x)
 /* Length of the method's name. */
 IW_INLINE iw_u32 iw_method_bytes(iw_u8 method)
 {
-	return method == IW_METHOD_GET || method == IW_METHOD_PUT       ? 3
-	       : method == IW_METHOD_POST || method == IW_METHOD_HEAD   ? 4
-	       : method == IW_METHOD_PATCH				? 5
-	       : method == IW_METHOD_DELETE				? 6
-									: 7;
+	return method == IW_METHOD_GET || method == IW_METHOD_PUT     ? 3
+	       : method == IW_METHOD_POST || method == IW_METHOD_HEAD ? 4
+	       : method == IW_METHOD_PATCH			      ? 5
+	       : method == IW_METHOD_DELETE			      ? 6
+								      : 7;
 }
 
 /* The status of "HTTP/1.x NNN" in 16 bytes, 0 if it is none. */
@@ -475,7 +481,8 @@ IW_GLOBAL int iw_header_line(struct iw_flow *f, struct iw_window *w, iw_u32 pos,
 				if (k2 == IW_WORD('i', 'o', 'n', '/', 'x', '-', 'n', 'd') ||
 				    k2 == IW_WORD('i', 'o', 'n', '/', 'n', 'd', 'j', 's') ||
 				    k2 == IW_WORD('i', 'o', 'n', '/', 's', 't', 'r', 'e') ||
-				    (k2 == IW_WORD('i', 'o', 'n', '/', 'j', 's', 'o', 'n') && (IW_AT(w, v + 16) | 0x20) == 'l'))
+				    (k2 == IW_WORD('i', 'o', 'n', '/', 'j', 's', 'o', 'n') &&
+				     (IW_AT(w, v + 16) | 0x20) == 'l'))
 					p->format = IW_FORMAT_NDJSON;
 				else if (k2 == IW_WORD('i', 'o', 'n', '/', 'j', 's', 'o', 'n'))
 					p->format = IW_FORMAT_JSON;
@@ -483,12 +490,13 @@ IW_GLOBAL int iw_header_line(struct iw_flow *f, struct iw_window *w, iw_u32 pos,
 		} else if (!is_request && k2 == IW_WORD('e', 'n', 'c', 'o', 'd', 'i', 'n', 'g')) {
 			v = iw_skip_blank(w, pos + 17);
 			n = IW_LOAD(w, v) | IW_LOWER;
-			r->encoding = (n & IW_FIRST(4)) == IW_WORD('g', 'z', 'i', 'p', 0, 0, 0, 0)   ? IW_ENCODING_GZIP
-				      : (n & IW_FIRST(2)) == IW_WORD('b', 'r', 0, 0, 0, 0, 0, 0)     ? IW_ENCODING_BR
-				      : (n & IW_FIRST(4)) == IW_WORD('z', 's', 't', 'd', 0, 0, 0, 0) ? IW_ENCODING_ZSTD
-				      : (n & IW_FIRST(4)) == IW_WORD('d', 'e', 'f', 'l', 0, 0, 0, 0) ? IW_ENCODING_DEFLATE
-				      : (n & IW_FIRST(4)) == IW_WORD('i', 'd', 'e', 'n', 0, 0, 0, 0) ? IW_ENCODING_IDENTITY
-												     : IW_ENCODING_OTHER;
+			r->encoding =
+				(n & IW_FIRST(4)) == IW_WORD('g', 'z', 'i', 'p', 0, 0, 0, 0)   ? IW_ENCODING_GZIP
+				: (n & IW_FIRST(2)) == IW_WORD('b', 'r', 0, 0, 0, 0, 0, 0)     ? IW_ENCODING_BR
+				: (n & IW_FIRST(4)) == IW_WORD('z', 's', 't', 'd', 0, 0, 0, 0) ? IW_ENCODING_ZSTD
+				: (n & IW_FIRST(4)) == IW_WORD('d', 'e', 'f', 'l', 0, 0, 0, 0) ? IW_ENCODING_DEFLATE
+				: (n & IW_FIRST(4)) == IW_WORD('i', 'd', 'e', 'n', 0, 0, 0, 0) ? IW_ENCODING_IDENTITY
+											       : IW_ENCODING_OTHER;
 		}
 	} else if (k1 == IW_WORD('t', 'r', 'a', 'n', 's', 'f', 'e', 'r')) {
 		if (k2 == IW_WORD('-', 'e', 'n', 'c', 'o', 'd', 'i', 'n')) {
@@ -619,8 +627,8 @@ IW_GLOBAL int iw_head_done(struct iw_flow *f, struct iw_window *w)
 		iw_flag(&r->head, IW_REQ_EARLY_RESPONSE);
 	if (p->format == IW_FORMAT_SSE || p->format == IW_FORMAT_NDJSON) {
 		r->stream = 1;
-		if (r->head.route == 7 || r->head.route == IW_ROUTE_TRITON_STREAM || r->head.route >= IW_ROUTE_CONFIGURED ||
-		    r->head.route == IW_ROUTE_OTHER)
+		if (r->head.route == 7 || r->head.route == IW_ROUTE_TRITON_STREAM ||
+		    r->head.route >= IW_ROUTE_CONFIGURED || r->head.route == IW_ROUTE_OTHER)
 			iw_flag(&r->head, IW_REQ_NO_MARKER_ROUTE);
 	}
 	if (r->encoding != IW_ENCODING_IDENTITY || (p->format == IW_FORMAT_JSON && r->head.route == IW_ROUTE_OTHER))
@@ -748,7 +756,7 @@ IW_GLOBAL int iw_body_line(struct iw_flow *f, struct iw_window *w, iw_u32 q)
 	if (p->line_kind == IW_LINE_DATA) {
 		p->event |= IW_EV_DATA;
 		if (p->state == IW_P_SCAVENGE)
-			f->record.request.stream = 1; /* the head may have been lost */
+			f->record.request.stream = 1;		 /* the head may have been lost */
 		if (q - start < IW_CARRY && end - start >= 11) { /* else start may lie inside the line */
 			iw_u32 v = start + 5;
 
@@ -815,7 +823,8 @@ IW_GLOBAL int iw_carry_in(struct iw_flow *f, struct iw_window *w, iw_u32 pos)
 	if (!f || !w)
 		return 0;
 	for (i = 0; i < IW_CARRY; i += 8)
-		iw_store64(&w->buf[(pos - IW_CARRY + i) & (IW_WIN_SIZE - 1)], iw_load64(&f->carry[w->direction & 1][i]));
+		iw_store64(&w->buf[(pos - IW_CARRY + i) & (IW_WIN_SIZE - 1)],
+			   iw_load64(&f->carry[w->direction & 1][i]));
 	return 0;
 }
 
@@ -997,7 +1006,9 @@ IW_GLOBAL int iw_chunk_size(struct iw_flow *f, struct iw_window *w)
 		}
 		if (c == '\r' || p->chunk_digits > 16)
 			continue;
-		digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : 255;
+		digit = c >= '0' && c <= '9'			 ? c - '0'
+			: (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+								 : 255;
 		if (digit == 255 || p->chunk_digits == 16) {
 			if (!p->chunk_digits) {
 				/* Not a size where one is due: framing is lost. */
@@ -1310,8 +1321,8 @@ IW_GLOBAL int iw_learn(struct iw_flow *f, struct iw_window *w)
 	at = w->segment_start;
 	before = w->value_pos - at;
 	after = w->pos + 2 - close;
-	if (!close || IW_AT(w, close - 1) == '\\' || before < IW_PATTERN_MIN || before > IW_PATTERN_MAX || after < IW_PATTERN_MIN ||
-	    after > IW_PATTERN_MAX)
+	if (!close || IW_AT(w, close - 1) == '\\' || before < IW_PATTERN_MIN || before > IW_PATTERN_MAX ||
+	    after < IW_PATTERN_MIN || after > IW_PATTERN_MAX)
 		return 0;
 	if (t->before_bytes == before && t->after_bytes == after)
 		t->plain = 1; /* of the same size and yet not alike: numbers in it change */

@@ -20,8 +20,8 @@
 #define IW_WIN_SIZE 2048u
 #define IW_WIN_SLACK 64u
 
-#define IW_CARRY 96u      /* bytes of an unfinished line that are kept: key and value of one JSON member */
-#define IW_LOOKAHEAD 72u  /* bytes after a key that its value may need */
+#define IW_CARRY 96u	 /* bytes of an unfinished line that are kept: key and value of one JSON member */
+#define IW_LOOKAHEAD 72u /* bytes after a key that its value may need */
 
 /* Where a copy of a segment is kept. */
 struct iw_held_key {
@@ -36,35 +36,35 @@ struct iw_held_key {
 
 struct iw_window {
 	iw_u8 buf[IW_WIN_SIZE + IW_WIN_SLACK];
-	iw_u64 now_ns;    /* when these bytes passed */
-	iw_u32 seq;       /* sequence number of buf[IW_WIN_ROOM] */
+	iw_u64 now_ns; /* when these bytes passed */
+	iw_u32 seq;    /* sequence number of buf[IW_WIN_ROOM] */
 	iw_u32 direction;
-	iw_u32 pos;       /* next byte to look at */
-	iw_u32 end;       /* after the last valid byte */
-	iw_u32 busy;      /* slot is taken */
+	iw_u32 pos;  /* next byte to look at */
+	iw_u32 end;  /* after the last valid byte */
+	iw_u32 busy; /* slot is taken */
 	/* The contiguous run of lines being scanned. */
 	iw_u32 segment_open;
 	iw_u32 segment_start;
 	iw_u32 segment_end;
-	iw_u32 scan;       /* next block */
-	iw_u32 line_start; /* may lie in the room */
+	iw_u32 scan;	     /* next block */
+	iw_u32 line_start;   /* may lie in the room */
 	iw_u32 last_newline; /* after the last line end of the segment, or segment_start */
-	iw_u32 final;      /* nothing of this body follows the segment */
+	iw_u32 final;	     /* nothing of this body follows the segment */
 	iw_u32 mask_base;
 	iw_u32 pad1;
 	iw_u64 mask_any;
 	iw_u64 mask_newline;
 	/* Whether the HTTP chunk being looked at may become the stream's template. */
-	iw_u32 learn;        /* its first byte is in this window */
+	iw_u32 learn;	     /* its first byte is in this window */
 	iw_u32 learn_events; /* of the request, before it */
-	iw_u32 texts;        /* keys with text found in it */
-	iw_u32 other;        /* something in it was taken over into the record */
+	iw_u32 texts;	     /* keys with text found in it */
+	iw_u32 other;	     /* something in it was taken over into the record */
 	iw_u32 value_pos;    /* of the text */
-	iw_u32 event;        /* what it held */
+	iw_u32 event;	     /* what it held */
 	/* What this packet brought. */
 	iw_u32 chunks;
 	iw_u32 last_content_seq;
-	iw_u32 opaque;   /* body bytes of an encoded stream passed */
+	iw_u32 opaque;	 /* body bytes of an encoded stream passed */
 	iw_u32 not_http; /* a message was due and something else came */
 	/* Where the packet program is in its packet, or in a range of held segments. */
 	iw_u32 feed_offset;
@@ -79,16 +79,16 @@ struct iw_window {
 };
 
 /* Parser states. */
-#define IW_P_START 0      /* before a message */
-#define IW_P_HEAD 1       /* start line and header lines */
-#define IW_P_LENGTH 2     /* body with Content-Length */
+#define IW_P_START 0  /* before a message */
+#define IW_P_HEAD 1   /* start line and header lines */
+#define IW_P_LENGTH 2 /* body with Content-Length */
 #define IW_P_CHUNK_SIZE 3
 #define IW_P_CHUNK_DATA 4
 #define IW_P_TRAILER 5
-#define IW_P_CLOSE 6      /* body until the connection closes */
-#define IW_P_FLUSH 7      /* body is over, what was put off is looked at */
-#define IW_P_SCAVENGE 8   /* bytes went missing inside framing: lines are read without it */
-#define IW_P_DEAD 9       /* upgraded or tunnelled: bytes are only counted */
+#define IW_P_CLOSE 6	/* body until the connection closes */
+#define IW_P_FLUSH 7	/* body is over, what was put off is looked at */
+#define IW_P_SCAVENGE 8 /* bytes went missing inside framing: lines are read without it */
+#define IW_P_DEAD 9	/* upgraded or tunnelled: bytes are only counted */
 
 /* Kinds of line in an event stream. */
 #define IW_LINE_UNKNOWN 0
@@ -100,12 +100,12 @@ struct iw_window {
 /* What the last chunk of the stream that held one text and nothing else of interest looked like around that text. A
  * chunk that is equal but for the text (and for digits) needs no closer look. */
 struct iw_pattern {
-	iw_u64 shape;        /* hash of the bytes from the HTTP chunk's first to the text, and from the text's closing quote to
+	iw_u64 shape; /* hash of the bytes from the HTTP chunk's first to the text, and from the text's closing quote to
 			      * the HTTP chunk's line end */
 	iw_u16 before_bytes; /* 0: none */
 	iw_u16 after_bytes;
 	iw_u16 event;
-	iw_u8 plain;         /* digits count as equal */
+	iw_u8 plain; /* digits count as equal */
 	iw_u8 pad0;
 };
 #define IW_PATTERN_MIN 8u
@@ -114,17 +114,17 @@ struct iw_pattern {
 /* One cache line each. */
 struct iw_parser {
 	iw_u32 line_bytes; /* of the unfinished line */
-	iw_u32 event;      /* IW_EV_* of the unfinished event */
+	iw_u32 event;	   /* IW_EV_* of the unfinished event */
 	iw_u8 state;
 	iw_u8 head_flags;
-	iw_u8 format;      /* of the body */
+	iw_u8 format; /* of the body */
 	iw_u8 line_kind;
-	iw_u8 line_done;   /* an overlong header line was looked at already */
+	iw_u8 line_done; /* an overlong header line was looked at already */
 	iw_u8 chunk_digits;
-	iw_u8 slot;        /* request parser: 0 = current request, n = queue[n-1], 0xff = dropped */
+	iw_u8 slot; /* request parser: 0 = current request, n = queue[n-1], 0xff = dropped */
 	iw_u8 pad0;
 	struct iw_pattern pattern;
-	iw_u64 remain;     /* bytes left of the body or the chunk; in a head: Content-Length */
+	iw_u64 remain; /* bytes left of the body or the chunk; in a head: Content-Length */
 	iw_u32 head_bytes;
 	iw_u32 pad1[5];
 };
@@ -133,7 +133,7 @@ struct iw_parser {
 #define IW_HEAD_LENGTH 1u
 #define IW_HEAD_CHUNKED 2u
 #define IW_HEAD_FIRST_LINE 4u /* start line is still to come */
-#define IW_HEAD_SKIP 8u       /* interim response */
+#define IW_HEAD_SKIP 8u	      /* interim response */
 
 /* What an event holds. */
 #define IW_EV_DATA (1u << 0)
@@ -145,8 +145,8 @@ struct iw_parser {
 #define IW_EV_END (1u << 6)
 #define IW_EV_PING (1u << 7)
 #define IW_EV_COMMENT (1u << 8)
-#define IW_EV_RESPONSES (1u << 9)        /* type is response.*: only a delta is content */
-#define IW_EV_DELTA (1u << 10)           /* "delta":"text" */
+#define IW_EV_RESPONSES (1u << 9) /* type is response.*: only a delta is content */
+#define IW_EV_DELTA (1u << 10)	  /* "delta":"text" */
 #define IW_EV_RESPONSES_OUTPUT (1u << 11)
 #define IW_EV_RESPONSES_REASON (1u << 12)
 #define IW_EV_RESPONSES_TOOL (1u << 13)
@@ -181,24 +181,24 @@ struct iw_send {
 /* In the kernel's storage a value begins 8 bytes after a cache line does. */
 struct iw_flow {
 	struct iw_record record; /* what leaves, in place; its end is hot */
-	iw_u32 lock;         /* ingress */
-	iw_u32 live;         /* record.request is a request that has begun and has not been emitted */
-	iw_u32 finish;       /* the current request is complete: emit it */
+	iw_u32 lock;		 /* ingress */
+	iw_u32 live;		 /* record.request is a request that has begun and has not been emitted */
+	iw_u32 finish;		 /* the current request is complete: emit it */
 	iw_u32 ranges_used;
 	iw_u32 expected[2];  /* next sequence number by direction */
 	iw_u32 unacked_head; /* written by egress */
 	iw_u32 unacked_tail; /* written by ingress */
 	iw_u32 sends_head;
-	iw_u32 srtt_us;      /* last seen, to notice new samples */
+	iw_u32 srtt_us; /* last seen, to notice new samples */
 	iw_u64 rtt_next_ns;
-	iw_u8 synced[2];     /* expected is valid */
-	iw_u8 gap_guess[2];  /* edges below the latest gaps: sent (client: delivered), delivered */
-	iw_u8 role;          /* as in record.conn */
-	iw_u8 first_sent;    /* the current request's first chunk was reported */
-	iw_u8 fin_in;        /* the peer's FIN came in: it takes one sequence number */
+	iw_u8 synced[2];    /* expected is valid */
+	iw_u8 gap_guess[2]; /* edges below the latest gaps: sent (client: delivered), delivered */
+	iw_u8 role;	    /* as in record.conn */
+	iw_u8 first_sent;   /* the current request's first chunk was reported */
+	iw_u8 fin_in;	    /* the peer's FIN came in: it takes one sequence number */
 	iw_u8 pad1;
 	iw_u32 netns;
-	iw_u32 alone_us;     /* low bits of when the oldest content in flight left, if it left alone; else 0 */
+	iw_u32 alone_us;	    /* low bits of when the oldest content in flight left, if it left alone; else 0 */
 	struct iw_parser parser[2]; /* by direction */
 	iw_u32 unacked[IW_UNACKED]; /* sequence numbers after content in flight */
 	struct iw_send sends[IW_SENDS];

@@ -113,7 +113,8 @@ struct State {
 struct Function {
   State entry;
   Value result;
-  std::map<std::size_t, State> blocks;  // by first instruction: the join of all ways there
+  std::map<std::size_t, std::map<int, Value>> seen;  // of its callers' frames, as they are when it is called
+  std::map<std::size_t, State> blocks;               // by first instruction: the join of all ways there
 };
 
 class Walk {
@@ -263,12 +264,8 @@ class Walk {
             value.join(held);
         }
       };
-      if (frame == frame_) {
-        take(state.slots);
-        take(from_outside_[frame]);
-      } else {
-        take(ever_[frame]);
-      }
+      take(frame == frame_ ? state.slots : functions_.at(frame_).seen[frame]);
+      take(from_outside_[frame]);
     }
     if (value == Value()) value.other = true;  // a helper has filled it
     return value;
@@ -282,7 +279,6 @@ class Walk {
       const bool vague = base == kUnknownOffset;
       const int slot = vague ? kUnknownOffset : slot_of(base + insn.off);
       const bool whole = BPF_SIZE(insn.code) == BPF_DW && !vague && slot == base + insn.off;
-      grow(ever_[frame][slot], whole ? value : Value::of_other());
       if (frame == frame_ && !vague) {
         if (sure && whole)
           state.slots[slot] = value;
@@ -302,12 +298,13 @@ class Walk {
     } else if (insn.src_reg == BPF_PSEUDO_CALL) {
       Function& callee = function(target(at));
       for (std::uint8_t i = 1; i <= kArguments; ++i) grow(callee.entry.registers[i], registers[i]);
+      show_frames(callee, state);
       result = callee.result;
     } else if (insn.src_reg == BPF_PSEUDO_KFUNC_CALL) {
       facts_.kernel_functions.insert(at);
     } else if (insn.src_reg == 0) {
       facts_.helpers.insert(static_cast<std::uint32_t>(insn.imm));
-      call_back(at, insn, registers);
+      call_back(at, insn, state);
     } else {
       not_understood(at, "a call of an unknown kind");
     }
@@ -315,8 +312,18 @@ class Walk {
     for (std::uint8_t i = 1; i <= kArguments; ++i) registers[i] = {};
   }
 
+  // To a function that the current one calls: its own frame, and those that it sees itself.
+  void show_frames(Function& callee, const State& state) {
+    const auto seen = functions_.at(frame_).seen;
+    for (const auto& [frame, slots] : seen) {
+      for (const auto& [slot, held] : slots) grow(callee.seen[frame][slot], held);
+    }
+    for (const auto& [slot, held] : state.slots) grow(callee.seen[frame_][slot], held);
+  }
+
   // A helper that calls functions of ours.
-  void call_back(std::size_t at, const bpf_insn& insn, const std::array<Value, kFramePointer + 1>& registers) {
+  void call_back(std::size_t at, const bpf_insn& insn, const State& state) {
+    const auto& registers = state.registers;
     for (std::uint8_t i = 1; i <= kArguments; ++i) {
       for (const std::size_t first : registers[i].functions) {
         if (insn.imm != BPF_FUNC_loop || i != 2) {
@@ -326,6 +333,7 @@ class Walk {
         Function& callee = function(first);
         grow(callee.entry.registers[1], Value::of_other());
         grow(callee.entry.registers[2], registers[3]);
+        show_frames(callee, state);
       }
     }
   }
@@ -342,9 +350,8 @@ class Walk {
 
   std::span<const bpf_insn> code_;
   std::map<std::size_t, Function> functions_;
-  // By frame: what is written to it by others than its function, or to a slot that is not known (kUnknownOffset); and
-  // what anybody ever writes to it. A function itself knows better, from the order of its instructions.
-  std::map<std::size_t, std::map<int, Value>> from_outside_, ever_;
+  // By frame: what is written to it by others than its function, or to a slot that is not known (kUnknownOffset).
+  std::map<std::size_t, std::map<int, Value>> from_outside_;
   std::size_t frame_ = 0;  // of the function that is being walked
   bool changed_ = false;
   CodeFacts facts_;

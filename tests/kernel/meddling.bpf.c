@@ -45,10 +45,7 @@ int drops_some(struct __sk_buff *skb)
 }
 
 SEC("cgroup_skb/egress")
-int congests_some(struct __sk_buff *skb)
-{
-	return skb->len > 1000 ? 3 : 1;
-}
+int congests_some(struct __sk_buff *skb) { return skb->len > 1000 ? 3 : 1; }
 
 static __noinline int verdict(struct __sk_buff *skb) { return skb->len & 1; }
 

@@ -25,8 +25,8 @@ typedef unsigned long long iw_u64;
 #define IW_ABI_VERSION 1
 
 /* Kinds of record. */
-#define IW_REC_IDLE 0     /* struct iw_record, from the iterator only: a connection without an open request */
-#define IW_REC_FINAL 1    /* struct iw_record: the request has ended */
+#define IW_REC_IDLE 0	  /* struct iw_record, from the iterator only: a connection without an open request */
+#define IW_REC_FINAL 1	  /* struct iw_record: the request has ended */
 #define IW_REC_PARTIAL 2  /* struct iw_record: cumulative, the request is still open (first chunk, iterator) */
 #define IW_REC_DELIVERY 3 /* struct iw_delivery: one per delivery, only with tracing on */
 #define IW_REC_KINDS 4
@@ -48,25 +48,25 @@ typedef unsigned long long iw_u64;
 
 /* Routes that are LLM routes by themselves; configured ones have ids from IW_ROUTE_CONFIGURED on.
  * X(id, path); a '*' stands for one path segment (only in the Triton routes). */
-#define IW_ROUTES(X)                            \
-	X(1, "/v1/chat/completions")            \
-	X(2, "/v1/completions")                 \
-	X(3, "/v1/responses")                   \
-	X(4, "/v1/messages")                    \
-	X(5, "/v1/embeddings")                  \
-	X(6, "/generate")                       \
-	X(7, "/generate_stream")                \
-	X(8, "/api/chat")                       \
-	X(9, "/api/generate")                   \
-	X(10, "/completion")                    \
-	X(11, "/api/embed")                     \
-	X(12, "/api/embeddings")                \
-	X(13, "/completions")                   \
-	X(14, "/chat/completions")              \
-	X(15, "/v1/rerank")                     \
-	X(16, "/v2/models/*/generate_stream")   \
-	X(17, "/v2/models/*/generate")          \
-	X(18, "/infer")                         \
+#define IW_ROUTES(X)                          \
+	X(1, "/v1/chat/completions")          \
+	X(2, "/v1/completions")               \
+	X(3, "/v1/responses")                 \
+	X(4, "/v1/messages")                  \
+	X(5, "/v1/embeddings")                \
+	X(6, "/generate")                     \
+	X(7, "/generate_stream")              \
+	X(8, "/api/chat")                     \
+	X(9, "/api/generate")                 \
+	X(10, "/completion")                  \
+	X(11, "/api/embed")                   \
+	X(12, "/api/embeddings")              \
+	X(13, "/completions")                 \
+	X(14, "/chat/completions")            \
+	X(15, "/v1/rerank")                   \
+	X(16, "/v2/models/*/generate_stream") \
+	X(17, "/v2/models/*/generate")        \
+	X(18, "/infer")                       \
 	X(19, "/embeddings")
 #define IW_ROUTE_OTHER 0
 #define IW_ROUTE_TRITON_STREAM 16
@@ -101,21 +101,21 @@ typedef unsigned long long iw_u64;
 #define IW_SIDE_CLIENT 2
 
 /* Flags of a request. */
-#define IW_REQ_APPROXIMATE (1u << 0)      /* bytes could not be put in order: counts and times may be off */
-#define IW_REQ_END_MARKER (1u << 1)       /* the API's own end marker was seen */
-#define IW_REQ_ERROR_EVENT (1u << 2)      /* an error event inside the stream */
-#define IW_REQ_RESPONSE_DONE (1u << 3)    /* the response's framing said that it is complete */
-#define IW_REQ_REQUEST_DONE (1u << 4)     /* the request's last byte has passed */
-#define IW_REQ_READ_HOOK (1u << 5)        /* the read hook works on this kernel */
-#define IW_REQ_HANDED_HOOK (1u << 6)      /* first content waited in the send queue, its hand-over was timed */
+#define IW_REQ_APPROXIMATE (1u << 0)   /* bytes could not be put in order: counts and times may be off */
+#define IW_REQ_END_MARKER (1u << 1)    /* the API's own end marker was seen */
+#define IW_REQ_ERROR_EVENT (1u << 2)   /* an error event inside the stream */
+#define IW_REQ_RESPONSE_DONE (1u << 3) /* the response's framing said that it is complete */
+#define IW_REQ_REQUEST_DONE (1u << 4)  /* the request's last byte has passed */
+#define IW_REQ_READ_HOOK (1u << 5)     /* the read hook works on this kernel */
+#define IW_REQ_HANDED_HOOK (1u << 6)   /* first content waited in the send queue, its hand-over was timed */
 #define IW_REQ_RETRANSMITTED (1u << 7)
 #define IW_REQ_EXPECT_CONTINUE (1u << 8)
 #define IW_REQ_USAGE (1u << 9)
-#define IW_REQ_LATE_ACKS (1u << 10)       /* an ACK came later than the path explains: delivered is an estimate */
+#define IW_REQ_LATE_ACKS (1u << 10) /* an ACK came later than the path explains: delivered is an estimate */
 #define IW_REQ_UPGRADED (1u << 11)
 #define IW_REQ_EARLY_RESPONSE (1u << 12)  /* answered before the request's last byte */
-#define IW_REQ_FIRST_SENT (1u << 13)      /* partial record of the first chunk was sent */
-#define IW_REQ_MARKS_MERGED (1u << 14)    /* more deliveries in flight than are kept: some share a delivery time */
+#define IW_REQ_FIRST_SENT (1u << 13)	  /* partial record of the first chunk was sent */
+#define IW_REQ_MARKS_MERGED (1u << 14)	  /* more deliveries in flight than are kept: some share a delivery time */
 #define IW_REQ_NO_MARKER_ROUTE (1u << 15) /* the route's protocol has no end marker */
 
 #define IW_CONN_MIDWAY (1u << 0)       /* the connection is older than the agent */
@@ -149,7 +149,7 @@ struct iw_conn {
 	iw_u64 cookie; /* socket cookie, unique on the node until reboot */
 	iw_u64 socket_cgroup_id;
 	iw_u64 owner_cgroup_id; /* of the process, taken in process context */
-	iw_u64 syn_ns;          /* client: SYN sent */
+	iw_u64 syn_ns;		/* client: SYN sent */
 	iw_u64 established_ns;
 	iw_u64 accepted_ns;
 	iw_u8 local_addr[16]; /* IPv4 as v4-mapped */
@@ -172,8 +172,8 @@ struct iw_request_head {
 	iw_u64 last_byte_ns;
 	iw_u64 body_bytes;
 	iw_u64 idle_before_ns; /* since the previous response's end on this connection */
-	char trace_id[32]; /* hex digits of traceparent's trace id */
-	iw_u32 end_seq;        /* sequence number after the last byte, valid with request done */
+	char trace_id[32];     /* hex digits of traceparent's trace id */
+	iw_u32 end_seq;	       /* sequence number after the last byte, valid with request done */
 	iw_u32 ordinal;
 	iw_u8 method;
 	iw_u8 route;
@@ -184,16 +184,16 @@ struct iw_request_head {
 
 struct iw_request {
 	/* Marks. */
-	iw_u64 read_ns;               /* server: the application has read the request's last byte */
-	iw_u64 response_ns;           /* first byte of the final response head transmitted (client: came in) */
+	iw_u64 read_ns;		      /* server: the application has read the request's last byte */
+	iw_u64 response_ns;	      /* first byte of the final response head transmitted (client: came in) */
 	iw_u64 response_handed_ns;    /* server: that byte handed to TCP */
 	iw_u64 response_delivered_ns; /* server: that byte acknowledged; client: read */
 	iw_u64 content_handed_ns;     /* server: first content handed to TCP */
 	iw_u64 content_delivered_ns;  /* server: acknowledged; client: read */
-	iw_u64 end_handed_ns;         /* end marker handed to TCP (client: came in) */
-	iw_u64 end_ns;                /* last response byte transmitted (client: came in) */
-	iw_u64 done_ns;               /* last response byte acknowledged (client: read) */
-	iw_u64 server_fin_ns;         /* first FIN or RST of each side */
+	iw_u64 end_handed_ns;	      /* end marker handed to TCP (client: came in) */
+	iw_u64 end_ns;		      /* last response byte transmitted (client: came in) */
+	iw_u64 done_ns;		      /* last response byte acknowledged (client: read) */
+	iw_u64 server_fin_ns;	      /* first FIN or RST of each side */
 	iw_u64 client_fin_ns;
 	/* What the tail says; ~0 = not said. */
 	iw_u64 queue_ns;
@@ -202,8 +202,8 @@ struct iw_request {
 	iw_u32 tokens_output;
 	iw_u32 tokens_input;
 	iw_u32 first_content_seq; /* sequence number after the first content event */
-	iw_u32 end_seq;           /* after the last response byte */
-	iw_u32 response_seq;      /* after the first response byte */
+	iw_u32 end_seq;		  /* after the last response byte */
+	iw_u32 response_seq;	  /* after the first response byte */
 	iw_u16 code;
 	iw_u8 format;
 	iw_u8 encoding;
@@ -229,14 +229,14 @@ struct iw_request {
 	iw_u32 chunks_tool;
 	iw_u32 comments; /* comments and pings */
 	iw_u32 pad2;
-	iw_u64 content_ns;            /* first content transmitted (client: came in) */
+	iw_u64 content_ns; /* first content transmitted (client: came in) */
 	struct iw_request_head head;
 	/* What every chunk touches: side by side, so that the kernel loads few cache lines. */
-	iw_u64 request_acked_ns;      /* client: last request byte acknowledged */
-	iw_u64 output_ns;             /* first content that is not reasoning */
-	iw_u64 last_content_ns;       /* latest content transmitted (client: came in) */
-	iw_u64 last_delivered_ns;     /* server: latest content acknowledged */
-	iw_u64 activity_ns;           /* latest response byte of any kind */
+	iw_u64 request_acked_ns;  /* client: last request byte acknowledged */
+	iw_u64 output_ns;	  /* first content that is not reasoning */
+	iw_u64 last_content_ns;	  /* latest content transmitted (client: came in) */
+	iw_u64 last_delivered_ns; /* server: latest content acknowledged */
+	iw_u64 activity_ns;	  /* latest response byte of any kind */
 	iw_u64 response_body_bytes;
 	iw_u64 deliveries; /* packets that brought content */
 	iw_u64 gap_sent_sum_ns;
@@ -244,7 +244,7 @@ struct iw_request {
 	iw_u64 gap_delivered_sum_ns;
 	iw_u64 gap_delivered_max_ns;
 	iw_u32 chunks; /* events with content of any kind */
-	iw_u32 events;   /* all events */
+	iw_u32 events; /* all events */
 	iw_u32 burst[IW_BURST_BUCKETS];
 };
 
@@ -300,28 +300,28 @@ struct iw_edges {
 };
 
 /* Per-CPU counters, by index. */
-#define IW_STAT_RECORDS_SEEN 0          /* + kind */
-#define IW_STAT_RECORDS_LOST 4          /* + kind: no room in the ring buffer */
-#define IW_STAT_REQUESTS_FINISHED 8     /* followed requests that ended */
-#define IW_STAT_CHUNKS 9                /* content events, all requests */
-#define IW_STAT_DELIVERIES 10           /* packets with content */
-#define IW_STAT_NO_SLOT 11              /* no scratch slot free: bytes skipped */
-#define IW_STAT_LOCK_BUSY 12            /* two ingress programs met on one socket: bytes skipped */
-#define IW_STAT_HOLE_DROPPED 13         /* a segment after a hole could not be kept */
+#define IW_STAT_RECORDS_SEEN 0	    /* + kind */
+#define IW_STAT_RECORDS_LOST 4	    /* + kind: no room in the ring buffer */
+#define IW_STAT_REQUESTS_FINISHED 8 /* followed requests that ended */
+#define IW_STAT_CHUNKS 9	    /* content events, all requests */
+#define IW_STAT_DELIVERIES 10	    /* packets with content */
+#define IW_STAT_NO_SLOT 11	    /* no scratch slot free: bytes skipped */
+#define IW_STAT_LOCK_BUSY 12	    /* two ingress programs met on one socket: bytes skipped */
+#define IW_STAT_HOLE_DROPPED 13	    /* a segment after a hole could not be kept */
 #define IW_STAT_HOLE_KEPT 14
-#define IW_STAT_RESYNC 15               /* bytes missing from the parsed stream */
-#define IW_STAT_SUSPECT 16              /* segments whose checksum did not fit */
-#define IW_STAT_SUSPECT_DROPPED 17      /* ... and which the kernel did not take */
-#define IW_STAT_NOT_HTTP 18             /* responses or requests that are not HTTP/1 where one was due */
+#define IW_STAT_RESYNC 15	   /* bytes missing from the parsed stream */
+#define IW_STAT_SUSPECT 16	   /* segments whose checksum did not fit */
+#define IW_STAT_SUSPECT_DROPPED 17 /* ... and which the kernel did not take */
+#define IW_STAT_NOT_HTTP 18	   /* responses or requests that are not HTTP/1 where one was due */
 #define IW_STAT_PIPELINE_FULL 19
-#define IW_STAT_STORAGE_FAILED 20       /* no memory for a socket's state */
-#define IW_STAT_COUNTS_FULL 21          /* request counted nowhere but here */
-#define IW_STAT_IGNORED 22              /* packets of connections that are not followed */
-#define IW_STAT_LISTENER_BYTES 23       /* payload that arrived on a listener and was kept for the child */
-#define IW_STAT_OVERLONG 24             /* packet with more structure than one program run may look at */
-#define IW_STAT_FOLLOWED 25             /* packets with payload of followed connections */
-#define IW_STAT_MALFORMED 26            /* framing errors */
-#define IW_STAT_FLOWS 27                /* flow states created */
+#define IW_STAT_STORAGE_FAILED 20 /* no memory for a socket's state */
+#define IW_STAT_COUNTS_FULL 21	  /* request counted nowhere but here */
+#define IW_STAT_IGNORED 22	  /* packets of connections that are not followed */
+#define IW_STAT_LISTENER_BYTES 23 /* payload that arrived on a listener and was kept for the child */
+#define IW_STAT_OVERLONG 24	  /* packet with more structure than one program run may look at */
+#define IW_STAT_FOLLOWED 25	  /* packets with payload of followed connections */
+#define IW_STAT_MALFORMED 26	  /* framing errors */
+#define IW_STAT_FLOWS 27	  /* flow states created */
 #define IW_STAT_MAX 32
 
 #endif
