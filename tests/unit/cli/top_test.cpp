@@ -48,7 +48,8 @@ TEST(Top, ShowsWhatIsOpenAndTheWorst) {
   ASSERT_TRUE(screen) << screen.error().to_string();
   EXPECT_NE(screen->find("open requests: 1, of these streams: 1"), std::string::npos);
   EXPECT_NE(screen->find("1.2  server  prod/llama  /v1/chat/completions  tiny   stream"), std::string::npos) << *screen;
-  EXPECT_NE(screen->find("100.0       -           -     1000.0"), std::string::npos) << *screen;  // chunks/s; silent for a second
+  EXPECT_NE(screen->find("100.0       -           -     1000.0"), std::string::npos)
+      << *screen;  // chunks/s; silent for a second
   EXPECT_NE(screen->find("finished in the last minute: 1"), std::string::npos);
   EXPECT_NE(screen->find("longest gap"), std::string::npos);
 }
