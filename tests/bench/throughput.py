@@ -49,6 +49,11 @@ def _children(pid):
     return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def _on_cpu(number, argv):
+    """Each end on a CPU of its own: left to the scheduler, throughput jumps between two levels."""
+    return ["taskset", "-c", str(number), *argv] if (os.cpu_count() or 1) > number else argv
+
+
 def _run_timed(argv):
     """Runs a command; (its standard output, its CPU seconds)."""
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -71,7 +76,7 @@ class Nginx:
         self._port = free_port()
         config = pathlib.Path(self._folder.name) / "nginx.conf"
         config.write_text(NGINX.format(folder=self._folder.name, port=self._port), encoding="utf-8")
-        self._server = Process(["nginx", "-p", self._folder.name, "-c", config, "-g", "daemon off;"], ready=None)
+        self._server = Process(_on_cpu(0, ["nginx", "-p", self._folder.name, "-c", str(config), "-g", "daemon off;"]), ready=None)
         wait_for(lambda: _accepts(self._port), 10, "nginx")
         self.worker = wait_for(lambda: _children(self._server.popen.pid), 10, "nginx's worker")[0]
         return self
@@ -83,7 +88,8 @@ class Nginx:
     def slice(self, seconds):
         """(units of work, seconds, CPU seconds of the client)."""
         began = time.monotonic()
-        output, cpu = _run_timed(["wrk", "-t1", "-c32", f"-d{max(1, round(seconds))}s", f"http://127.0.0.1:{self._port}/"])
+        output, cpu = _run_timed(_on_cpu(1, ["wrk", "-t1", "-c32", f"-d{max(1, round(seconds))}s",
+                                             f"http://127.0.0.1:{self._port}/"]))
         found = re.search(r"(\d+) requests in ([\d.]+)(m?s)", output)
         if not found or "Non-2xx" in output:
             raise RigError("wrk says:\n" + output)
@@ -99,7 +105,7 @@ class Iperf:
 
     def __enter__(self):
         self._port = free_port()
-        self._server = Process(["iperf3", "-s", "-p", str(self._port), "-B", "127.0.0.1"], ready=None)
+        self._server = Process(_on_cpu(0, ["iperf3", "-s", "-p", str(self._port), "-B", "127.0.0.1"]), ready=None)
         wait_for(lambda: _accepts(self._port), 10, "iperf3")
         self.worker = self._server.popen.pid
         return self
@@ -110,8 +116,8 @@ class Iperf:
     def slice(self, seconds):
         for attempt in range(5):
             try:
-                output, cpu = _run_timed(["iperf3", "-c", "127.0.0.1", "-p", str(self._port), "-t", str(max(1, round(seconds))),
-                                          "-J"])
+                output, cpu = _run_timed(_on_cpu(1, ["iperf3", "-c", "127.0.0.1", "-p", str(self._port), "-t",
+                                                     str(max(1, round(seconds))), "-J"]))
                 break
             except RigError:
                 if attempt == 4:

@@ -10,7 +10,9 @@
 //       In each round every set of programs is attached alone, in random order, to the same load. Prints one JSON
 //       object: for each traffic and place the mean cost of each set in each round.
 //   inferwire-program-cost hold --baseline FILE [--set empty|base]
-//       Attaches the set to the host's root cgroup, prints "ready", and leaves at SIGTERM.
+//   inferwire-program-cost hold --object NAME=FILE [--program PROGRAM,...]
+//       Attaches the baseline, or these programs of the object, to the host's root cgroup, prints "ready", and leaves
+//       at SIGTERM.
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -45,6 +47,7 @@ struct Options {
   std::string baseline;
   std::vector<std::string> objects;
   std::vector<std::string> only;
+  std::vector<std::string> programs;
   std::string hold = "empty";
   unsigned rounds = 12;
   unsigned streams = 64;
@@ -90,16 +93,21 @@ std::vector<Traffic> traffic_of(const Options& options) {
   return all;
 }
 
+// The FILE of NAME=FILE.
+std::string file_of(const std::string& object) {
+  const std::size_t at = object.find('=');
+  if (at == std::string::npos) rig::fatal("--object wants NAME=FILE");
+  return object.substr(at + 1);
+}
+
 std::vector<ProgramSet> load_sets(const Options& options) {
   std::vector<ProgramSet> sets;
   for (const char* name : {"empty", "base"}) {
     sets.push_back({name, load_baseline(options.baseline, name), load_baseline(options.baseline, name)});
   }
   for (const auto& object : options.objects) {
-    const std::size_t at = object.find('=');
-    if (at == std::string::npos) rig::fatal("--object wants NAME=FILE");
-    const std::string file = object.substr(at + 1);
-    sets.push_back({object.substr(0, at), load_packet_programs(file), load_packet_programs(file)});
+    const std::string file = file_of(object);
+    sets.push_back({object.substr(0, object.find('=')), load_packet_programs(file), load_packet_programs(file)});
   }
   return sets;
 }
@@ -171,7 +179,8 @@ int hold(const Options& options) {
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
   sigprocmask(SIG_BLOCK, &ends, nullptr);
-  const auto instance = load_baseline(options.baseline, options.hold);
+  const auto instance = options.objects.empty() ? load_baseline(options.baseline, options.hold)
+                                                : load_packet_programs(file_of(options.objects[0]), options.programs);
   const rig::Fd root(open(cgroup_root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) rig::fatal_errno("opening the root cgroup");
   instance->attach(root.get());
@@ -194,10 +203,12 @@ int main(int argc, char** argv) {
   auto* measuring = app.add_subcommand("measure", "nanoseconds a packet");
   auto* holding = app.add_subcommand("hold", "attach a baseline to the root cgroup until SIGTERM");
   for (auto* command : {measuring, holding}) {
-    command->add_option("--baseline", options.baseline, "baseline.bpf.o")->required();
+    command->add_option("--baseline", options.baseline, "baseline.bpf.o");
+    command->add_option("--object", options.objects, "NAME=packet.bpf.o, once for each variant");
   }
+  measuring->get_option("--baseline")->required();
+  measuring->get_option("--object")->required();
   measuring->add_option("--load", options.load, "inferwire-load")->required();
-  measuring->add_option("--object", options.objects, "NAME=packet.bpf.o, once for each variant")->required();
   measuring->add_option("--rounds", options.rounds, "rounds of each traffic");
   measuring->add_option("--streams", options.streams, "streams at a time");
   measuring->add_option("--rate", options.rate, "chunks a second and stream");
@@ -205,6 +216,8 @@ int main(int argc, char** argv) {
   measuring->add_option("--seed", options.seed, "of the order");
   measuring->add_option("--traffic", options.only, "only these: stream, echo, small");
   holding->add_option("--set", options.hold, "which")->check(CLI::IsMember({"empty", "base"}));
+  holding->add_option("--program", options.programs, "of the object; all but iterators if there is none")
+      ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   libbpf_set_print(print_warnings);
   return measuring->parsed() ? measure(options) : hold(options);

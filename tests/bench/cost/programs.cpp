@@ -129,8 +129,8 @@ std::uint64_t Instance::stat(std::uint32_t which) const {
   return sum;
 }
 
-std::unique_ptr<Instance> load_packet_programs(const std::string& file) {
-  auto instance = std::make_unique<Instance>(file, std::vector<std::string>{});
+std::unique_ptr<Instance> load_packet_programs(const std::string& file, std::vector<std::string> programs) {
+  auto instance = std::make_unique<Instance>(file, std::move(programs));
   std::array<std::uint64_t, IW_ROUTE_MAX> routes{};
 #define SET(id, path) routes[id] = std::string_view(path).find('*') == std::string_view::npos ? path_hash(path) : 0;
   IW_ROUTES(SET)

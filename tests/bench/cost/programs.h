@@ -47,8 +47,8 @@ class Instance {
   std::vector<bpf_link*> links_;
 };
 
-// packet.bpf.o with the agent's routes and edges.
-std::unique_ptr<Instance> load_packet_programs(const std::string& file);
+// packet.bpf.o with the agent's routes and edges; these programs of it, all but iterators if there are none.
+std::unique_ptr<Instance> load_packet_programs(const std::string& file, std::vector<std::string> programs = {});
 
 // "empty" or "base" of baseline.bpf.o.
 std::unique_ptr<Instance> load_baseline(const std::string& file, const std::string& name);
