@@ -97,6 +97,23 @@ int marks_in_a_callback(struct __sk_buff *skb)
 	return 1;
 }
 
+static __noinline int mark_deeper(struct work *work)
+{
+	work->skb->mark = 2;
+	return 0;
+}
+
+static long mark_deep(__u32 index, struct work *work) { return mark_deeper(work) + index; }
+
+SEC("cgroup_skb/egress")
+int marks_two_calls_down(struct __sk_buff *skb)
+{
+	struct work work = {.count = counter(), .skb = skb};
+
+	bpf_loop(2, mark_deep, &work, 0);
+	return 1;
+}
+
 static __noinline int fill(struct work *work, struct __sk_buff *skb)
 {
 	work->skb = skb;

@@ -177,6 +177,7 @@ const Meddler kMeddlers[] = {
     {"marks", {"context written"}},
     {"marks_in_a_function", {"context written"}},
     {"marks_in_a_callback", {"context written"}},
+    {"marks_two_calls_down", {"context written"}},
     {"marks_what_a_function_handed_back", {"context written"}},
     {"forges_the_peer", {"context written"}},
     {"rewrites_bytes", {"helper " + std::to_string(BPF_FUNC_skb_store_bytes)}},

@@ -186,38 +186,51 @@ class LossIsCounted(unittest.TestCase):
         return read, wanted
 
     def expect_every_record(self, flood):
-        """Records = lines + lost, in one quiet moment: other programs on this machine make requests too."""
-        def read():
-            before = flood.metrics()
-            figures = {kind: {"seen": before.total("inferwire_records_total", kind=kind),
-                              "lost": before.total("inferwire_records_lost_total", kind=kind, where="ring_buffer")}
+        """Records = lines + lost. Other programs on this machine make requests too: best in a moment without any, else
+        what was exported lies between a scrape before and one after."""
+        status_of = {"seen": "seen_by_kernel", "lost": "lost_in_ring_buffer"}
+
+        def scrape():
+            metrics = flood.metrics()
+            figures = {kind: {"seen": metrics.total("inferwire_records_total", kind=kind),
+                              "lost": metrics.total("inferwire_records_lost_total", kind=kind, where="ring_buffer")}
                        for kind in ("final", "partial", "delivery")}
+            return figures, {kind: of["seen"] - of["lost"] for kind, of in figures.items()}
+
+        def read():
+            before, exported = scrape()
+            time.sleep(0.3)  # for what is counted in `before` to be in the files
             lines = {"final": len(flood.agent.records()), "delivery": len(flood.agent.trace())}
             status = ask_status(flood.folder / "agent.sock")
             time.sleep(1.2)  # /metrics shows what was published at most a second ago: this scrape is newer than `status`
-            after = flood.metrics()
-            quiet = all(before.by(name, ("kind",)) == after.by(name, ("kind",))
-                        for name in ("inferwire_records_total", "inferwire_records_lost_total"))
-            return quiet, figures, lines, status
+            after, exported_after = scrape()
+            for kind, count in lines.items():
+                self.assertLessEqual(exported[kind], count, kind)
+                self.assertLessEqual(count, exported_after[kind], kind)
+            for kind in before:
+                said = status["records"][kind]
+                self.assertEqual(said["seen_by_kernel"], said["lost_in_ring_buffer"] + said["delivered"] + said["waiting"])
+                for figure, name in status_of.items():
+                    own = said["self_check"] if figure == "seen" else 0
+                    waiting = said["waiting"] if figure == "seen" else 0
+                    self.assertLessEqual(before[kind][figure], said[name] - own, (kind, figure))
+                    self.assertLessEqual(said[name] - own - waiting, after[kind][figure], (kind, figure))
+            return before == after, before, lines, status
 
-        def is_settled(state):
-            quiet, figures, lines, status = state
-            return quiet and all(lines[kind] == figures[kind]["seen"] - figures[kind]["lost"] for kind in lines) and \
-                status["records"]["final"]["waiting"] == 0
-
-        deadline = time.monotonic() + 20
-        while not is_settled(state := read()) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 8
+        while not (state := read())[0] and time.monotonic() < deadline:
             pass
         quiet, figures, lines, status = state
-        self.assertTrue(quiet, "other programs kept making requests")
-        for kind in ("final", "delivery"):
-            self.assertEqual(figures[kind]["seen"], lines[kind] + figures[kind]["lost"], (kind, figures))
-        for kind in ("final", "partial", "delivery"):
-            said = status["records"][kind]
-            self.assertEqual(said["waiting"], 0, said)
-            self.assertEqual(said["seen_by_kernel"], said["lost_in_ring_buffer"] + said["delivered"])
-            self.assertEqual(said["seen_by_kernel"] - said["self_check"], figures[kind]["seen"])
-            self.assertEqual(said["lost_in_ring_buffer"], figures[kind]["lost"])
+        if quiet:
+            for kind in ("final", "delivery"):
+                self.assertEqual(figures[kind]["seen"], lines[kind] + figures[kind]["lost"], (kind, figures))
+            for kind in ("final", "partial", "delivery"):
+                said = status["records"][kind]
+                self.assertEqual(said["waiting"], 0, said)
+                self.assertEqual(said["seen_by_kernel"] - said["self_check"], figures[kind]["seen"])
+                self.assertEqual(said["lost_in_ring_buffer"], figures[kind]["lost"])
+        else:
+            print("other programs kept making requests: figures were compared within bounds", file=sys.stderr)
         self.assertEqual(status["records"]["malformed"], 0)
         self.assertEqual(status["packet_path"]["counts_full"], 0)
         return figures, lines["final"], status
