@@ -46,9 +46,15 @@ struct iw_socket {
 	iw_u8 light; /* counted-only request waits for its answer */
 	iw_u8 seen_http;
 	iw_u8 misses[2];
-	iw_u8 pad0[2];
+	iw_u16 light_code; /* of the answers in light_done */
+	iw_u32 light_done; /* not yet in `counts` */
+	iw_u16 port;
+	iw_u16 pad0;
+	iw_u64 light_flushed; /* jiffies */
 	char comm[16];
 };
+#define IW_LIGHT_MAX 256
+#define IW_LIGHT_JIFFIES 25 /* 25 to 250 ms */
 #define IW_MODE_NEW 0
 #define IW_MODE_IGNORE 1
 #define IW_MODE_FOLLOW 2
@@ -136,6 +142,7 @@ struct {
 	__type(value, struct iw_count);
 } counts SEC(".maps");
 
+iw_u32 followed = 0;	    /* flows that live: without any, hooks that only serve them leave at once */
 iw_u32 listener_copies = 0; /* set once a listener has held payload: children look for it */
 
 static __always_inline void count_stat(iw_u32 which)
@@ -1193,22 +1200,30 @@ static __always_inline struct iw_flow *start_flow(struct __sk_buff *skb, struct 
 	f->expected[IW_IN] = tp->rcv_nxt;
 	f->synced[IW_IN] = 1;
 	s->mode = IW_MODE_FOLLOW;
+	__sync_fetch_and_add(&followed, 1);
 	count_stat(IW_STAT_FLOWS);
 	return f;
 }
 
 /* A request of a route that is not an LLM route: only its answer's status is wanted. */
-static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s, iw_u16 code, iw_u8 outcome)
+/* Adds what a connection has counted of its light requests to `counts`. */
+static __noinline int flush_light(struct iw_socket *s)
 {
 	struct iw_count_key key = {};
 	struct iw_count fresh = {}, *count;
+	iw_u32 done;
 
+	if (!s)
+		return 0;
+	done = __sync_lock_test_and_set(&s->light_done, 0);
+	if (!done)
+		return 0;
 	key.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
 	key.pid = s->owner_pid;
-	key.port = s->role == IW_ROLE_SERVER ? sk->src_port : bpf_ntohs(sk->dst_port);
-	key.code = code;
+	key.port = s->port;
+	key.code = s->light_code;
 	key.role = s->role;
-	key.outcome = outcome;
+	key.outcome = IW_OUTCOME_COMPLETE;
 	count = bpf_map_lookup_elem(&counts, &key);
 	if (!count) {
 		__builtin_memcpy(fresh.comm, s->comm, sizeof(fresh.comm));
@@ -1216,9 +1231,28 @@ static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s
 		count = bpf_map_lookup_elem(&counts, &key);
 	}
 	if (count)
-		__sync_fetch_and_add(&count->requests, 1);
+		__sync_fetch_and_add(&count->requests, done);
 	else
-		count_stat(IW_STAT_COUNTS_FULL);
+		add_stat(IW_STAT_COUNTS_FULL, done);
+	return 0;
+}
+
+/* A request of a route that is not an LLM route: only its answer's status is wanted. A busy connection adds up by itself:
+ * the look-up in `counts` costs more than all the rest. */
+static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s, iw_u16 code)
+{
+	iw_u64 now = bpf_jiffies64();
+
+	s->port = s->role == IW_ROLE_SERVER ? sk->src_port : bpf_ntohs(sk->dst_port);
+	if (s->light_code != code) {
+		flush_light(s);
+		s->light_code = code;
+	}
+	s->light_done++;
+	if (s->light_done >= IW_LIGHT_MAX || now - s->light_flushed > IW_LIGHT_JIFFIES) {
+		flush_light(s);
+		s->light_flushed = now;
+	}
 }
 
 /* Looks at the first payload bytes of a connection that is not followed (yet). Returns the flow when it is to be. */
@@ -1267,7 +1301,7 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 		status = iw_status(head[0], head[1]);
 		if (status >= 200 || status == 101) {
 			s->light--;
-			count_light(sk, s, (iw_u16)status, IW_OUTCOME_COMPLETE);
+			count_light(sk, s, (iw_u16)status);
 			if (status == 101)
 				s->mode = IW_MODE_IGNORE;
 		}
@@ -1351,15 +1385,15 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 		hold_for_child(skb, sk);
 		return 1;
 	}
-	f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	if (f) {
-		if (!read_packet(skb, &p))
-			follow_in(skb, sk, f, &p);
-		return 1;
-	}
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (s && s->mode == IW_MODE_IGNORE) {
 		count_stat(IW_STAT_IGNORED);
+		return 1;
+	}
+	if (s && s->mode == IW_MODE_FOLLOW) {
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+		if (f && !read_packet(skb, &p))
+			follow_in(skb, sk, f, &p);
 		return 1;
 	}
 	if (read_packet(skb, &p))
@@ -1392,15 +1426,15 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 	sk = bpf_sk_fullsock(sk);
 	if (!sk || sk->protocol != 6)
 		return 1;
-	f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	if (f) {
-		if (!read_packet(skb, &p))
-			follow_out(skb, sk, f, &p);
-		return 1;
-	}
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (s && s->mode == IW_MODE_IGNORE) {
 		count_stat(IW_STAT_IGNORED);
+		return 1;
+	}
+	if (s && s->mode == IW_MODE_FOLLOW) {
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+		if (f && !read_packet(skb, &p))
+			follow_out(skb, sk, f, &p);
 		return 1;
 	}
 	if (read_packet(skb, &p))
@@ -1519,6 +1553,7 @@ static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
 	f->ranges_used = 1;
 	s->mode = IW_MODE_FOLLOW;
 	s->seen_http = 1;
+	__sync_fetch_and_add(&followed, 1);
 	count_stat(IW_STAT_FLOWS);
 }
 
@@ -1567,7 +1602,11 @@ int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after
 			adopt_copies(sk, s);
 	} else if (after == IW_TCP_CLOSE) {
 		s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-		if (!s || s->mode != IW_MODE_FOLLOW)
+		if (!s)
+			return 0;
+		if (s->light_done)
+			flush_light(s);
+		if (s->mode != IW_MODE_FOLLOW)
 			return 0;
 		f = bpf_sk_storage_get(&flows, sk, 0, 0);
 		if (f && f->live == 1) {
@@ -1580,6 +1619,10 @@ int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after
 				       bpf_ktime_get_ns());
 			bpf_loop(IW_QUEUE + 1, close_one, &c, 0);
 		}
+		if (f && !bpf_sk_storage_delete(&flows, sk)) {
+			__sync_fetch_and_sub(&followed, 1);
+			s->mode = IW_MODE_NEW;
+		}
 	}
 	return 0;
 }
@@ -1589,11 +1632,14 @@ int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(tp_btf__tcp_rcv_space_adjust, struct sock *sk)
 {
-	struct iw_flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	struct iw_flow *f;
 	struct tcp_sock *tp;
 	struct iw_conn *c;
 	iw_u64 now_ns;
 
+	if (!followed)
+		return 0;
+	f = bpf_sk_storage_get(&flows, sk, 0, 0);
 	if (!f || !iw_read_armed(f))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
@@ -1623,7 +1669,7 @@ int BPF_PROG(tp_btf__sock_send_length, struct sock *sk, int ret, int flags)
 	struct tcp_sock *tp;
 	struct iw_send *send;
 
-	if (ret <= 0 || sk->sk_protocol != 6)
+	if (!followed || ret <= 0 || sk->sk_protocol != 6)
 		return 0;
 	f = bpf_sk_storage_get(&flows, sk, 0, 0);
 	if (!f || f->live != 1 || f->role != IW_ROLE_SERVER)
@@ -1689,6 +1735,7 @@ int iter__task_file(struct bpf_iter__task_file *ctx)
 {
 	struct file *file = ctx->file;
 	struct socket *socket;
+	struct iw_socket *s;
 	struct sock *sk;
 	struct iw_flow *f;
 
@@ -1700,6 +1747,9 @@ int iter__task_file(struct bpf_iter__task_file *ctx)
 	sk = socket->sk;
 	if (!sk)
 		return 0;
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (s && s->light_done)
+		flush_light(s);
 	f = bpf_sk_storage_get(&flows, sk, 0, 0);
 	if (!f || f->live > 1)
 		return 0;

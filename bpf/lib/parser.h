@@ -1298,6 +1298,7 @@ IW_GLOBAL int iw_learn(struct iw_flow *f, struct iw_window *w)
 {
 	struct iw_pattern *t;
 	struct iw_parser *p;
+	iw_u64 shape;
 	iw_u32 i, at, close = 0, pos, before, after;
 
 	if (!f || !w)
@@ -1324,9 +1325,12 @@ IW_GLOBAL int iw_learn(struct iw_flow *f, struct iw_window *w)
 	if (!close || IW_AT(w, close - 1) == '\\' || before < IW_PATTERN_MIN || before > IW_PATTERN_MAX ||
 	    after < IW_PATTERN_MIN || after > IW_PATTERN_MAX)
 		return 0;
-	if (t->before_bytes == before && t->after_bytes == after)
+	shape = iw_shape(w, at, before, close, after, t->plain);
+	if (!t->plain && t->before_bytes == before && t->after_bytes == after && t->shape != shape) {
 		t->plain = 1; /* of the same size and yet not alike: numbers in it change */
-	t->shape = iw_shape(w, at, before, close, after, t->plain);
+		shape = iw_shape(w, at, before, close, after, 1);
+	}
+	t->shape = shape;
 	t->event = (iw_u16)w->event;
 	t->before_bytes = (iw_u16)before;
 	t->after_bytes = (iw_u16)after;

@@ -25,10 +25,12 @@ const std::map<std::uint32_t, const char*> kObserving = {
     {BPF_FUNC_map_update_elem, "map_update_elem"},
     {BPF_FUNC_map_delete_elem, "map_delete_elem"},
     {BPF_FUNC_sk_storage_get, "sk_storage_get"},
+    {BPF_FUNC_sk_storage_delete, "sk_storage_delete"},
     {BPF_FUNC_ringbuf_output, "ringbuf_output"},
     {BPF_FUNC_seq_write, "seq_write"},  // into the buffer of whoever reads the iterator
     {BPF_FUNC_loop, "loop"},
     {BPF_FUNC_ktime_get_ns, "ktime_get_ns"},
+    {BPF_FUNC_jiffies64, "jiffies64"},
     {BPF_FUNC_probe_read_kernel, "probe_read_kernel"},
     {BPF_FUNC_skb_load_bytes, "skb_load_bytes"},
     {BPF_FUNC_sk_fullsock, "sk_fullsock"},
