@@ -59,6 +59,8 @@ def make_plan(seed):
             requests.insert(0, request("json", code=429))
         else:
             requests.insert(0, request(path="/v1/unknown/stream", chunks=3, tokens=(3, 3)))
+    # Connections that carry nothing to follow.
+    connections += [[request("get", "/health")] * count for count in (1, 3, 40)]
     # Seen by several readings of the open requests, then lost at their end.
     connections += [[request(chunks=draw.randint(30, 60), pause_ms=50, tokens=(60, 60)), *(short() for _ in range(8))]
                     for _ in range(12)]
