@@ -70,6 +70,7 @@ int main(int argc, char** argv) {
   top_command->add_option("--socket", top.socket_path, "The agent's unix socket.")->capture_default_str();
   add_style(*top_command, top.color, top.ascii);
 
+  app.set_version_flag("--version", "inferwire " INFERWIRE_VERSION, "Print the version.");
   CLI::App* version_command = app.add_subcommand("version", "Print the version.");
 
   bool configuration = false;

@@ -290,11 +290,21 @@ std::string longest_phase_text(const ShownRequest& r, const Style& style) {
   return safe_text(longest->name, style.utf8) + " " + percent_text(longest->ns, r.duration_ns);
 }
 
-bool has_child(const Exchange& exchange, std::size_t index) {
-  return index + 1 < exchange.hops.size() && exchange.hops[index + 1].depth > exchange.hops[index].depth;
+// How much of [begin, end) the hops right below `index` were at work.
+std::uint64_t covered_below_ns(const Exchange& exchange, std::size_t index, std::uint64_t begin, std::uint64_t end) {
+  std::uint64_t covered = 0;
+  for (std::size_t i = index + 1; i < exchange.hops.size(); ++i) {
+    if (exchange.hops[i].depth <= exchange.hops[index].depth) break;
+    if (exchange.hops[i].depth != exchange.hops[index].depth + 1) continue;
+    const ShownRequest& below = *exchange.hops[i].request;
+    const auto from = std::max<std::uint64_t>(begin, static_cast<std::uint64_t>(below.start_unix_ns));
+    const auto to = std::min<std::uint64_t>(end, static_cast<std::uint64_t>(below.start_unix_ns) + below.duration_ns);
+    if (to > from) covered += to - from;
+  }
+  return std::min(covered, end - begin);
 }
 
-// A hop that waits for the next one: what of its time is explained there.
+// Phases in which a hop may be waiting for the next one.
 bool is_explained_below(std::string_view phase) { return phase == "server" || phase == "wait" || phase == "stream"; }
 
 }  // namespace
@@ -310,9 +320,12 @@ Verdict longest_phase(const Exchange& exchange) {
   Verdict longest;
   for (std::size_t i = 0; i < exchange.hops.size(); ++i) {
     const ShownRequest& request = *exchange.hops[i].request;
+    auto at = static_cast<std::uint64_t>(request.start_unix_ns);
     for (const ShownPhase& phase : request.phases) {
-      if (has_child(exchange, i) && is_explained_below(phase.name)) continue;
-      if (longest.request == nullptr || phase.ns > longest.ns) longest = {&request, phase.name, phase.ns};
+      std::uint64_t own_ns = phase.ns;
+      if (is_explained_below(phase.name)) own_ns -= covered_below_ns(exchange, i, at, at + phase.ns);
+      at += phase.ns;
+      if (longest.request == nullptr || own_ns > longest.ns) longest = {&request, phase.name, own_ns};
     }
   }
   return longest;

@@ -40,7 +40,7 @@ constexpr LabelMeaning kLabelMeanings[] = {
      "`wait` `first_read` `stream` `drain`"},
     {"view",
      "TTFT: `server` (last request byte in to first content handed to TCP), `user` (first request byte to first "
-     "content acknowledged or read). Gaps: `sent`, `delivered`"},
+     "content acknowledged; at a client: come in; from the SYN on a new connection). Gaps: `sent`, `delivered`"},
     {"source", "`wire`: told by the response itself; `scrape`: from the server's own metrics"},
     {"version", "release"},
     {"revision", "commit of the source"},

@@ -465,7 +465,10 @@ IW_GLOBAL int iw_header_line(struct iw_flow *f, struct iw_window *w, iw_u32 pos,
 	k2 = IW_LOAD(w, pos + 8) | IW_LOWER;
 	if (k1 == IW_WORD('c', 'o', 'n', 't', 'e', 'n', 't', '-')) {
 		if ((k2 & IW_FIRST(7)) == IW_WORD('l', 'e', 'n', 'g', 't', 'h', ':', 0)) {
-			n = iw_number(w, iw_skip_blank(w, pos + 15), 1);
+			v = iw_skip_blank(w, pos + 15);
+			n = iw_number(w, v, 1);
+			if (n == ~0ull && iw_is_digit(IW_AT(w, v)))
+				n = 1ull << 62; /* a length that no body can have: it will end too early */
 			if (n != ~0ull) {
 				p->remain = n;
 				p->head_flags |= IW_HEAD_LENGTH;

@@ -180,8 +180,10 @@ TEST(Show, AFolderSaysSo) {
 TEST(Verdict, AHopThatWaitsForTheNextOneIsNotBlamed) {
   ShownRequest client;
   client.role = "client";
+  client.duration_ns = 1000;
   client.phases = {{"wait", 900}, {"stream", 90}, {"drain", 10}};
   ShownRequest server;
+  server.duration_ns = 980;
   server.role = "server";
   server.phases = {{"read_wait", 600}, {"server", 290}, {"stream", 90}};
   const Exchange exchange{{{&client, 0, {}}, {&server, 1, "connection"}}};
@@ -189,6 +191,23 @@ TEST(Verdict, AHopThatWaitsForTheNextOneIsNotBlamed) {
   EXPECT_EQ(longest_phase(exchange).request, &server);
   EXPECT_EQ(longest_phase({{{&client, 0, {}}}}).phase, "wait");
   EXPECT_EQ(longest_phase({{{&client, 0, {}}}}).request, &client);
+}
+
+TEST(Verdict, AShortCallOfTheNextOneDoesNotExcuseAHopsOwnWork) {
+  ShownRequest application;
+  application.role = "server";
+  application.start_unix_ns = 1000;
+  application.duration_ns = 1000;
+  application.phases = {{"read_wait", 5}, {"server", 300}, {"stream", 690}, {"drain", 5}};
+  ShownRequest call;
+  call.role = "client";
+  call.start_unix_ns = 1100;
+  call.duration_ns = 20;
+  call.phases = {{"wait", 20}};
+  const Exchange exchange{{{&application, 0, {}}, {&call, 1, "time"}}};
+  EXPECT_EQ(longest_phase(exchange).phase, "stream");
+  EXPECT_EQ(longest_phase(exchange).ns, 690u);
+  EXPECT_EQ(longest_phase(exchange).request, &application);
 }
 
 TEST(Legend, EveryPhaseHasAMeaning) {
