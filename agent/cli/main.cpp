@@ -11,9 +11,10 @@
 #include "agent/cli/show.h"
 #include "agent/cli/top.h"
 
-namespace {
+namespace cli = inferwire::cli;
+namespace daemon = inferwire::daemon;
 
-using namespace inferwire;
+namespace {
 
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error, bool agent) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help

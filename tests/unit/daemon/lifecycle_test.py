@@ -99,7 +99,10 @@ def held_by(pid):
     """Ids of programs and links that the process has open."""
     programs, links = set(), set()
     for entry in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
-        text = entry.read_text()
+        try:
+            text = entry.read_text()
+        except FileNotFoundError:  # closed since
+            continue
         programs.update(int(found) for found in re.findall(r"^prog_id:\s+(\d+)", text, re.M))
         links.update(int(found) for found in re.findall(r"^link_id:\s+(\d+)", text, re.M))
     return programs, links
