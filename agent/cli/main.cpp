@@ -12,7 +12,6 @@
 #include "agent/cli/top.h"
 
 namespace cli = inferwire::cli;
-namespace daemon = inferwire::daemon;
 
 namespace {
 
@@ -95,7 +94,7 @@ int main(int argc, char** argv) {
   } else if (version_command->parsed()) {
     std::printf("inferwire %s\n", INFERWIRE_VERSION);
   } else if (configuration) {
-    std::fputs(daemon::config_markdown().c_str(), stdout);
+    std::fputs(inferwire::daemon::config_markdown().c_str(), stdout);
   } else {
     std::fputs(app.help().c_str(), stdout);
     status = help_command->parsed() ? 0 : 2;
