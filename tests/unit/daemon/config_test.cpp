@@ -2,6 +2,7 @@
 #include "agent/daemon/config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <set>
@@ -36,7 +37,8 @@ Environment environment_of(std::map<std::string, std::string> values) {
 }
 
 std::string file_with(const std::string& text) {
-  const std::string path = testing::TempDir() + "/config_test.yaml";
+  // Tests run side by side, each in a process of its own.
+  const std::string path = testing::TempDir() + "/config_test." + std::to_string(getpid()) + ".yaml";
   std::ofstream(path) << text;
   return path;
 }
