@@ -23,9 +23,11 @@ import streams
 import throughput
 
 STAGES = ("programs", "nginx", "iperf3", "best", "streams")
-FULL = {"rounds": 16, "slice": 2.0, "blocks": 60, "block_slice": 1, "streams": [(5000, 10, 25), (1000, 30, 25)],
+FULL = {"rounds": 16, "slice": 2.0, "blocks": 60, "block_slice": 1, "switches": 150, "switch_slice": 0.25,
+        "streams": [(5000, 10, 25), (1000, 30, 25)],
         "best": (64, 6000)}
-QUICK = {"rounds": 3, "slice": 1.0, "blocks": 4, "block_slice": 1, "streams": [(1000, 10, 5)], "best": (64, 1000)}
+QUICK = {"rounds": 3, "slice": 1.0, "blocks": 4, "block_slice": 1, "switches": 12, "switch_slice": 0.25,
+         "streams": [(1000, 10, 5)], "best": (64, 1000)}
 
 
 def programs(options, size, say):
@@ -65,11 +67,12 @@ def show(result):
     for stage in ("nginx", "iperf3"):
         if stage not in result:
             continue
-        lines += ["", f"{stage} (ratio, 95 % interval)"]
-        for what in ("throughput", "cpu_per_unit"):
-            for name, entry in result[stage][what].items():
-                lines.append(f"  {what:13} {name:17} {entry['ratio']:.4f}  [{entry['low']:.4f}, {entry['high']:.4f}]"
-                             f"  {entry['pairs']} pairs")
+        lines += ["", f"{result[stage]['title']}: median ratio, 95 % interval"]
+        for who in ("programs", "agent"):
+            for what in ("throughput", "cpu_per_unit"):
+                for name, entry in result[stage][who][what].items():
+                    lines.append(f"  {who:9} {what:13} {name:16} {entry['ratio']:.4f}  [{entry['low']:.4f}, {entry['high']:.4f}]"
+                                 f"  {entry['pairs']} pairs")
     for name, entry in result.get("best", {}).items():
         lines += ["", f"generator's best rate, {name}: {entry['chunks_per_second']} chunks/s"]
     for entry in result.get("streams", []):
@@ -111,7 +114,7 @@ def main():
     size = QUICK if options.quick else FULL
     if options.blocks:
         size = {**size, "blocks": options.blocks}
-    states = states_of.States(options.agent, options.tools)
+    states = states_of.States(options.agent, options.tools, options.object)
     began = time.monotonic()
 
     def say(what):
@@ -121,9 +124,9 @@ def main():
     if "programs" in wanted:
         result["programs"] = programs(options, size, say)
     if "nginx" in wanted:
-        result["nginx"] = throughput.measure(throughput.Nginx(), states, size["blocks"], size["block_slice"], options.seed, say)
+        result["nginx"] = throughput.measure(throughput.Nginx(), states, size, options.seed, say)
     if "iperf3" in wanted:
-        result["iperf3"] = throughput.measure(throughput.Iperf(), states, size["blocks"], size["block_slice"], options.seed, say)
+        result["iperf3"] = throughput.measure(throughput.Iperf(), states, size, options.seed, say)
     if "best" in wanted:
         result["best"] = streams.best_rate(states, options.tools, *size["best"], options.seed, say)
     if "streams" in wanted:

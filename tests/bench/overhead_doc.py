@@ -59,22 +59,26 @@ def _programs(result):
 
 
 def _throughput(result):
-    stages = [(name, result[name]) for name in ("nginx", "iperf3") if name in result]
+    stages = [result[name] for name in ("nginx", "iperf3") if name in result]
     if not stages:
         return
-    titles = {"nginx": "nginx, one worker, small answers, asked by wrk over 32 connections", "iperf3": "one iperf3 connection"}
     yield "## Full load\n"
-    yield ("Slices of about a second on loopback, both ends on this machine, in blocks of empty, agent, empty, nothing attached. A ratio "
-           "compares the agent with the mean of the two slices around it (geometric mean over the blocks, 95 % interval by "
-           "bootstrap over blocks); the control compares these two slices with each other. CPU is that of both ends and of the "
-           "kernel's soft interrupt threads.\n")
-    yield "| load | figure | agent / empty | control: empty / empty | empty / nothing | blocks |"
-    yield "| --- | --- | ---: | ---: | ---: | ---: |"
-    for name, stage in stages:
-        for metric, what in (("throughput", f"{stage['unit']} a second"), ("cpu_per_unit", f"CPU time per {stage['unit'].rstrip('s')}")):
-            entry = stage[metric]
-            yield (f"| {titles[name]} | {what} | {_interval(entry['agent_over_empty'])} | {_interval(entry['empty_over_empty'])} "
-                   f"| {_interval(entry['empty_over_none'])} | {entry['agent_over_empty']['pairs']} |")
+    yield ("Both ends on this machine, each on a CPU of its own. *programs*: the agent's kernel programs without its process, "
+           "switched under one client that goes on all the time: empty, agent's, empty, nothing, each for "
+           f"{stages[0]['programs']['slice_seconds']:g} s. *agent*: the agent itself, started for each slice of "
+           f"{stages[0]['agent']['slice_seconds']:g} s, between slices with the two empty programs. A ratio compares with the mean of "
+           "the two slices around it; the control compares these two with each other. Medians, with 95 % intervals by bootstrap. CPU is "
+           "that of both ends and of the kernel's soft interrupt threads.\n")
+    yield "| load | what | figure | over empty | control | empty over nothing | pairs |"
+    yield "| --- | --- | --- | ---: | ---: | ---: | ---: |"
+    for stage in stages:
+        for who in ("programs", "agent"):
+            unit = stage[who]["unit"]
+            for metric, what in (("throughput", f"{unit} a second"), ("cpu_per_unit", f"CPU time per {unit[:-1]}")):
+                entry = stage[who][metric]
+                nothing = _interval(entry["empty_over_none"]) if "empty_over_none" in entry else ""
+                yield (f"| {stage['title']} | {who} | {what} | {_interval(entry['over_empty'])} | {_interval(entry['control'])} "
+                       f"| {nothing} | {entry['over_empty']['pairs']} |")
     yield ""
 
 

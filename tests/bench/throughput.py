@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 import machine
 from rig.process import Process, RigError, wait_for  # states.py sets the path
@@ -28,6 +29,7 @@ http {{
   server {{
     listen 127.0.0.1:{port};
     location / {{ default_type text/plain; return 200 "hello world\\n"; }}
+    location = /status {{ stub_status; }}
   }}
 }}
 """
@@ -85,6 +87,15 @@ class Nginx:
         self._server.stop()
         self._folder.cleanup()
 
+    def start(self, seconds):
+        """A client that goes on for this long."""
+        return Process(_on_cpu(1, ["wrk", "-t1", "-c32", f"-d{round(seconds)}s", f"http://127.0.0.1:{self._port}/"]), ready=None)
+
+    def done(self):
+        """Units of work so far."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/status", timeout=5) as response:
+            return int(response.read().split()[9])
+
     def slice(self, seconds):
         """(units of work, seconds, CPU seconds of the client)."""
         began = time.monotonic()
@@ -113,6 +124,17 @@ class Iperf:
     def __exit__(self, *_):
         self._server.kill()
 
+    def start(self, seconds):
+        time.sleep(0.3)  # the server is still busy with the last one
+        return Process(_on_cpu(1, ["iperf3", "-c", "127.0.0.1", "-p", str(self._port), "-t", str(round(seconds))]), ready=None)
+
+    def done(self):
+        """Bytes over loopback; what others send there is little beside it."""
+        for line in pathlib.Path("/proc/net/dev").read_text(encoding="utf-8").splitlines():
+            if line.strip().startswith("lo:"):
+                return int(line.split(":", 1)[1].split()[0])
+        raise RigError("there is no loopback device")
+
     def slice(self, seconds):
         for attempt in range(5):
             try:
@@ -127,29 +149,79 @@ class Iperf:
         return total["bytes"], total["seconds"], cpu
 
 
-def measure(workload, states, blocks, seconds, seed, say):
-    """Blocks of A1 (two empty programs), B (the agent), A2 (empty), N (nothing attached)."""
-    soft = machine.soft_interrupt_threads()
-    result = []
-    with workload:
-        workload.slice(1)  # warms up
+def _cpu_ns(pids):
+    return sum(machine.run_ns(pid) for pid in pids)
 
-        def run(state):
-            with states.hold(state):
-                before = machine.run_ns(workload.worker) + sum(machine.run_ns(pid) for pid in soft)
-                units, spent, client_cpu = workload.slice(seconds)
-                after = machine.run_ns(workload.worker) + sum(machine.run_ns(pid) for pid in soft)
-            cpu = client_cpu + (after - before) * 1e-9
-            return {"per_second": units / spent, "cpu_ns_per_unit": cpu * 1e9 / units}
 
-        for index in range(blocks):
-            result.append({"a1": run("empty"), "b": run("agent"), "a2": run("empty"), "none": run("none")})
-            say(f"{workload.title}: block {index + 1} of {blocks}")
+def _rounded(blocks):
+    return [{name: {key: round(value, 3) for key, value in entry.items()} for name, entry in block.items()} for block in blocks]
+
+
+def _result(workload, blocks, seconds, seed):
     return {
         "unit": workload.unit,
         "slice_seconds": seconds,
-        "blocks": [{name: {key: round(value, 3) for key, value in entry.items()} for name, entry in block.items()}
-                   for block in result],
-        "throughput": compare(result, "per_second", seed),
-        "cpu_per_unit": compare(result, "cpu_ns_per_unit", seed),
+        "throughput": compare(blocks, "per_second", seed),
+        "cpu_per_unit": compare(blocks, "cpu_ns_per_unit", seed),
+        "blocks": _rounded(blocks),
     }
+
+
+def with_agent(workload, states, blocks, seconds, seed, say):
+    """Blocks of A1 (two empty programs), B (the agent, started anew), A2 (empty): a client for each slice."""
+    soft = machine.soft_interrupt_threads()
+    result = []
+    workload.slice(1)  # warms up
+
+    def run(state):
+        with states.hold(state):
+            time.sleep(0.2)
+            before = _cpu_ns([workload.worker, *soft])
+            units, spent, client_cpu = workload.slice(seconds)
+            cpu = client_cpu + (_cpu_ns([workload.worker, *soft]) - before) * 1e-9
+        return {"per_second": units / spent, "cpu_ns_per_unit": cpu * 1e9 / units}
+
+    for index in range(blocks):
+        result.append({"a1": run("empty"), "b": run("agent"), "a2": run("empty")})
+        if (index + 1) % 10 == 0 or index + 1 == blocks:
+            say(f"{workload.title}: agent, block {index + 1} of {blocks}")
+    return _result(workload, result, seconds, seed)
+
+
+def with_programs(workload, states, blocks, seconds, seed, say):
+    """Blocks of A1 (empty), B (the agent's programs, without its process), A2 (empty), N (nothing), switched under one
+    client that goes on all the time: short slices, hence many."""
+    soft = machine.soft_interrupt_threads()
+    result = []
+    began = time.monotonic()
+    with states.switch() as switch:
+        client = workload.start(blocks * 4 * (seconds + 0.4) + 20)
+        try:
+            time.sleep(1)
+            pids = [workload.worker, client.popen.pid, *soft]
+
+            def run(state):
+                switch.to(state)
+                time.sleep(0.02)
+                units, cpu, start = workload.done(), _cpu_ns(pids), time.monotonic()
+                time.sleep(seconds)
+                units, cpu, spent = workload.done() - units, _cpu_ns(pids) - cpu, time.monotonic() - start
+                return {"per_second": units / spent, "cpu_ns_per_unit": cpu / max(1, units)}
+
+            for _ in range(blocks):
+                if not client.alive():
+                    raise RigError(f"{client.argv[0]} ended early:\n{client.output()}")
+                result.append({"a1": run("empty"), "b": run("programs"), "a2": run("empty"), "none": run("none")})
+        finally:
+            client.kill()
+    say(f"{workload.title}: programs, {blocks} blocks in {time.monotonic() - began:.0f} s")
+    return _result(workload, result, seconds, seed)
+
+
+def measure(workload, states, size, seed, say):
+    with workload:
+        return {
+            "title": workload.title,
+            "programs": with_programs(workload, states, size["switches"], size["switch_slice"], seed, say),
+            "agent": with_agent(workload, states, size["blocks"], size["block_slice"], seed, say),
+        }

@@ -9,19 +9,18 @@
 //         server ingress  their ACKs come in  client egress    their ACKs go out
 //       In each round every set of programs is attached alone, in random order, to the same load. Prints one JSON
 //       object: for each traffic and place the mean cost of each set in each round.
-//   inferwire-program-cost hold --baseline FILE [--set empty|base]
-//   inferwire-program-cost hold --object NAME=FILE [--program PROGRAM,...]
-//       Attaches the baseline, or these programs of the object, to the host's root cgroup, prints "ready", and leaves
-//       at SIGTERM.
+//   inferwire-program-cost hold --baseline FILE [--object NAME=FILE...] [--program PROGRAM,...]
+//       Prints "ready"; then, for each line of its input ("none", "empty", "base", or an object's NAME), detaches what
+//       it has attached to the host's root cgroup, attaches that, and prints the line. Leaves at the end of its input.
 #include <bpf/bpf.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -48,7 +47,6 @@ struct Options {
   std::vector<std::string> objects;
   std::vector<std::string> only;
   std::vector<std::string> programs;
-  std::string hold = "empty";
   unsigned rounds = 12;
   unsigned streams = 64;
   unsigned askers = 8;  // connections of echo and small
@@ -174,21 +172,24 @@ int measure(const Options& options) {
 }
 
 int hold(const Options& options) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
-  const auto instance = options.objects.empty() ? load_baseline(options.baseline, options.hold)
-                                                : load_packet_programs(file_of(options.objects[0]), options.programs);
   const rig::Fd root(open(cgroup_root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) rig::fatal_errno("opening the root cgroup");
-  instance->attach(root.get());
-  std::printf("ready\n");
-  std::fflush(stdout);
-  int signal = 0;
-  sigwait(&ends, &signal);
-  return 0;
+  std::map<std::string, std::unique_ptr<Instance>> sets;
+  for (const char* name : {"empty", "base"}) sets[name] = load_baseline(options.baseline, name);
+  for (const auto& object : options.objects) {
+    sets[object.substr(0, object.find('='))] = load_packet_programs(file_of(object), options.programs);
+  }
+  Instance* attached = nullptr;
+  std::string wanted = "ready";
+  while (true) {
+    std::cout << wanted << std::endl;
+    if (!std::getline(std::cin, wanted)) return 0;
+    const auto found = sets.find(wanted);
+    if (found == sets.end() && wanted != "none") rig::fatal("there is no set of programs called " + wanted);
+    if (attached) attached->detach();
+    attached = found == sets.end() ? nullptr : found->second.get();
+    if (attached) attached->attach(root.get());
+  }
 }
 
 }  // namespace
@@ -201,12 +202,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   Options options;
   auto* measuring = app.add_subcommand("measure", "nanoseconds a packet");
-  auto* holding = app.add_subcommand("hold", "attach a baseline to the root cgroup until SIGTERM");
+  auto* holding = app.add_subcommand("hold", "attach to the root cgroup what the input names");
   for (auto* command : {measuring, holding}) {
-    command->add_option("--baseline", options.baseline, "baseline.bpf.o");
+    command->add_option("--baseline", options.baseline, "baseline.bpf.o")->required();
     command->add_option("--object", options.objects, "NAME=packet.bpf.o, once for each variant");
   }
-  measuring->get_option("--baseline")->required();
   measuring->get_option("--object")->required();
   measuring->add_option("--load", options.load, "inferwire-load")->required();
   measuring->add_option("--rounds", options.rounds, "rounds of each traffic");
@@ -215,8 +215,7 @@ int main(int argc, char** argv) {
   measuring->add_option("--seconds", options.seconds, "length of one slice");
   measuring->add_option("--seed", options.seed, "of the order");
   measuring->add_option("--traffic", options.only, "only these: stream, echo, small");
-  holding->add_option("--set", options.hold, "which")->check(CLI::IsMember({"empty", "base"}));
-  holding->add_option("--program", options.programs, "of the object; all but iterators if there is none")
+  holding->add_option("--program", options.programs, "of the objects; all but iterators if there is none")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   libbpf_set_print(print_warnings);
