@@ -361,10 +361,10 @@ __attribute__((noinline)) int write_record(struct iw_flow *f, iw_u32 kind)
 	f->record.header.kind = kind;
 	f->record.header.size_bytes = sizeof(f->record);
 	f->record.header.time_ns = bpf_ktime_get_ns();
-	count_stat(IW_STAT_RECORDS_SEEN + (kind & 3));
+	count_stat(IW_STAT_RECORDS_SEEN + (kind & 7));
 	err = bpf_ringbuf_output(&records, &f->record, sizeof(f->record), BPF_RB_NO_WAKEUP);
 	if (err)
-		count_stat(IW_STAT_RECORDS_LOST + (kind & 3));
+		count_stat(IW_STAT_RECORDS_LOST + (kind & 7));
 	return (int)err;
 }
 

@@ -22,14 +22,19 @@ typedef unsigned int iw_u32;
 typedef unsigned long long iw_u64;
 #endif
 
-#define IW_ABI_VERSION 1
+#define IW_ABI_VERSION 2
 
 /* Kinds of record. */
-#define IW_REC_IDLE 0	  /* struct iw_record, from the iterator only: a connection without an open request */
-#define IW_REC_FINAL 1	  /* struct iw_record: the request has ended */
-#define IW_REC_PARTIAL 2  /* struct iw_record: cumulative, the request is still open (first chunk, iterator) */
-#define IW_REC_DELIVERY 3 /* struct iw_delivery: one per delivery, only with tracing on */
-#define IW_REC_KINDS 4
+#define IW_REC_IDLE 0	     /* struct iw_record, from the iterator only: a connection without an open request */
+#define IW_REC_FINAL 1	     /* struct iw_record: the request has ended */
+#define IW_REC_PARTIAL 2     /* struct iw_record: cumulative, the request is still open (first chunk, iterator) */
+#define IW_REC_DELIVERY 3    /* struct iw_delivery: one per delivery, only with tracing on */
+#define IW_REC_RESET 4	     /* struct iw_reset: a connection worth telling of was reset */
+#define IW_REC_LISTEN_DROP 5 /* struct iw_listener: connections were dropped; at most one a second per listener */
+#define IW_REC_KINDS 6
+/* From the walk over sockets only. */
+#define IW_REC_LISTENER 6 /* struct iw_listener: a listening socket now */
+#define IW_REC_SOCKET 7	  /* struct iw_socket_state: any other TCP socket now */
 
 #define IW_ROLE_UNKNOWN 0
 #define IW_ROLE_SERVER 1 /* accepted the connection, or receives the requests */
@@ -287,6 +292,147 @@ struct iw_count {
 	char comm[16];
 };
 
+/* ---- TCP: what happened to the connections of one owner ---- */
+
+#define IW_RETRANSMIT_SYN 0
+#define IW_RETRANSMIT_SYNACK 1
+#define IW_RETRANSMIT_FAST 2
+#define IW_RETRANSMIT_RTO 3
+#define IW_RETRANSMIT_TLP 4
+#define IW_RETRANSMIT_OTHER 5
+#define IW_RETRANSMIT_TYPES 6
+
+#define IW_CONNECT_OK 0
+#define IW_CONNECT_REFUSED 1
+#define IW_CONNECT_RESET 2
+#define IW_CONNECT_TIMEOUT 3
+#define IW_CONNECT_UNREACHABLE 4
+#define IW_CONNECT_ABORTED 5 /* closed by the caller before there was an answer */
+#define IW_CONNECT_RESULTS 6
+
+/* Why a connection was reset; `sent` are those of this side's kernel, `received` those of the peer. */
+#define IW_RESET_NO_LISTENER 0
+#define IW_RESET_LISTEN_QUEUE_FULL 1
+#define IW_RESET_ABORT_ON_CLOSE 2 /* closed with unread data */
+#define IW_RESET_ABORT_ON_LINGER 3
+#define IW_RESET_ABORT_ON_DATA 4       /* data came in on a socket that was closed */
+#define IW_RESET_ON_DATA_AFTER_CLOSE 5 /* ... on one that was gone, or in TIME_WAIT */
+#define IW_RESET_STALE_REUSE 6	       /* a request on a pooled connection that the other side was closing */
+#define IW_RESET_KEEPALIVE_TIMEOUT 7
+#define IW_RESET_USER_TIMEOUT 8
+#define IW_RESET_MEMORY 9
+#define IW_RESET_INVALID_SEGMENT 10
+#define IW_RESET_FIREWALL 11 /* not sent by the peer itself */
+#define IW_RESET_PEER 12
+#define IW_RESET_UNKNOWN 13
+#define IW_RESET_CAUSES 14
+
+#define IW_DIRECTION_RECEIVED 0
+#define IW_DIRECTION_SENT 1
+
+/* Upper edges of times in the kernel's TCP histograms, microseconds. X(edge_us) */
+#define IW_TCP_EDGES(X)                                                                                               \
+	X(50)                                                                                                         \
+	X(100) X(250) X(500) X(1000) X(2500) X(5000) X(10000) X(20000) X(30000) X(50000) X(75000) X(100000) X(150000) \
+		X(200000) X(300000) X(500000) X(1000000) X(2000000) X(5000000) X(10000000)
+#define IW_TCP_EDGES_COUNT 21
+
+/* One row per owner, role and service port. */
+struct iw_tcp_key {
+	iw_u64 cgroup_id;
+	iw_u32 pid;  /* 0: not known */
+	iw_u16 port; /* of the service: server: local port; client: the peer's; 0: role not known */
+	iw_u8 role;
+	iw_u8 pad0;
+};
+
+struct iw_tcp_times {
+	iw_u64 buckets[IW_TCP_EDGES_COUNT + 1]; /* not cumulative */
+	iw_u64 sum_us;
+};
+
+/* Only sums of 64 bits, but for the name at the end: the agent takes differences word by word. */
+struct iw_tcp_sums {
+	iw_u64 retransmits[IW_RETRANSMIT_TYPES]; /* segments */
+	iw_u64 connects[IW_CONNECT_RESULTS];
+	iw_u64 resets[2][IW_RESET_CAUSES]; /* by IW_DIRECTION_* */
+	/* By IW_DIRECTION_*: what came in, what went out. */
+	iw_u64 segments[2];
+	iw_u64 payload_bytes[2];
+	iw_u64 header_bytes[2];	  /* IP and TCP */
+	iw_u64 zero_window_us[2]; /* the peer's window was 0; ours was. Followed connections only */
+	iw_u64 opened;		  /* connections established */
+	struct iw_tcp_times rtt;
+	struct iw_tcp_times queueing; /* each RTT sample above the lowest of the path's last minutes */
+	struct iw_tcp_times connect;
+	struct iw_tcp_times accept_wait; /* exact ones only */
+	char comm[16];
+};
+
+/* A reset of a followed connection, or a stale reuse. */
+struct iw_reset {
+	struct iw_header header;
+	iw_u64 cookie;
+	iw_u64 cgroup_id;
+	iw_u64 established_ns;
+	iw_u64 idle_ns; /* before the data that the reset answers, or since the last data */
+	iw_u8 local_addr[16];
+	iw_u8 remote_addr[16];
+	iw_u16 local_port;
+	iw_u16 remote_port;
+	iw_u16 family;
+	iw_u8 role;
+	iw_u8 direction;
+	iw_u8 cause;
+	iw_u8 closed_first; /* IW_SIDE_* */
+	iw_u8 request_open;
+	iw_u8 kernel_reason; /* enum sk_rst_reason of this kernel; 0: it does not say */
+	iw_u32 pid;
+	iw_u32 ordinal; /* of the request that was cut, or the latest */
+	iw_u32 chunks;	/* that it had brought */
+	char comm[16];
+};
+
+#define IW_DROP_ACCEPT_QUEUE_FULL 0 /* ListenOverflows */
+#define IW_DROP_SYN_QUEUE_FULL 1    /* TCPReqQFullDrop */
+#define IW_DROP_MAX_SYN_BACKLOG 2
+#define IW_DROP_OTHER 3
+#define IW_DROP_REASONS 4
+
+/* A listening socket: cumulative since the agent first saw it. */
+struct iw_listener {
+	struct iw_header header;
+	iw_u64 cookie;
+	iw_u64 cgroup_id;
+	iw_u8 local_addr[16];
+	iw_u16 local_port;
+	iw_u16 family;
+	iw_u32 pid;
+	iw_u32 netns;
+	iw_u32 accept_queue_length;
+	iw_u32 accept_queue_limit; /* the lower of the application's backlog and somaxconn */
+	iw_u32 syn_queue_length;
+	iw_u32 somaxconn;
+	iw_u32 max_syn_backlog;
+	iw_u32 reason; /* of the latest drop */
+	iw_u32 pad0;
+	iw_u64 drops[IW_DROP_REASONS];
+	iw_u64 cookies; /* SYN cookies sent */
+	char comm[16];
+};
+
+/* Any other TCP socket that a process has open. */
+struct iw_socket_state {
+	struct iw_header header;
+	iw_u64 cookie;
+	iw_u64 cgroup_id;
+	iw_u32 pid;
+	iw_u16 port; /* as in iw_tcp_key */
+	iw_u8 role;
+	iw_u8 state; /* TCP state of the kernel: 1 ESTABLISHED, 2 SYN_SENT, ... */
+	char comm[16];
+};
+
 /* Set by the agent before load: hashes of the routes' paths by id (FNV-1a, 0 = unused), and the upper edges of the gap
  * histograms. */
 struct iw_routes {
@@ -300,8 +446,8 @@ struct iw_edges {
 };
 
 /* Per-CPU counters, by index. */
-#define IW_STAT_RECORDS_SEEN 0	    /* + kind */
-#define IW_STAT_RECORDS_LOST 4	    /* + kind: no room in the ring buffer */
+#define IW_STAT_RECORDS_SEEN 32	    /* + kind */
+#define IW_STAT_RECORDS_LOST 40	    /* + kind: no room in the ring buffer */
 #define IW_STAT_REQUESTS_FINISHED 8 /* followed requests that ended */
 #define IW_STAT_CHUNKS 9	    /* content events, all requests */
 #define IW_STAT_DELIVERIES 10	    /* packets with content */
@@ -314,14 +460,16 @@ struct iw_edges {
 #define IW_STAT_SUSPECT_DROPPED 17 /* ... and which the kernel did not take */
 #define IW_STAT_NOT_HTTP 18	   /* responses or requests that are not HTTP/1 where one was due */
 #define IW_STAT_PIPELINE_FULL 19
-#define IW_STAT_STORAGE_FAILED 20 /* no memory for a socket's state */
-#define IW_STAT_COUNTS_FULL 21	  /* request counted nowhere but here */
-#define IW_STAT_IGNORED 22	  /* packets of connections that are not followed */
-#define IW_STAT_LISTENER_BYTES 23 /* payload that arrived on a listener and was kept for the child */
-#define IW_STAT_OVERLONG 24	  /* packet with more structure than one program run may look at */
-#define IW_STAT_FOLLOWED 25	  /* packets with payload of followed connections */
-#define IW_STAT_MALFORMED 26	  /* framing errors */
-#define IW_STAT_FLOWS 27	  /* flow states created */
-#define IW_STAT_MAX 32
+#define IW_STAT_STORAGE_FAILED 20   /* no memory for a socket's state */
+#define IW_STAT_COUNTS_FULL 21	    /* request counted nowhere but here */
+#define IW_STAT_IGNORED 22	    /* packets of connections that are not followed */
+#define IW_STAT_LISTENER_BYTES 23   /* payload that arrived on a listener and was kept for the child */
+#define IW_STAT_OVERLONG 24	    /* packet with more structure than one program run may look at */
+#define IW_STAT_FOLLOWED 25	    /* packets with payload of followed connections */
+#define IW_STAT_MALFORMED 26	    /* framing errors */
+#define IW_STAT_FLOWS 27	    /* flow states created */
+#define IW_STAT_SUMS_FULL 28	    /* TCP events counted nowhere but here */
+#define IW_STAT_RESETS_NO_SOCKET 29 /* resets sent for no socket of ours: nobody's */
+#define IW_STAT_MAX 48
 
 #endif
