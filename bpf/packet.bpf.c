@@ -12,154 +12,12 @@
  * without it and takes flow.lock. Marks of a request are written by one direction each. A finished request is claimed
  * by compare-and-swap on flow.live, so it leaves exactly once.
  */
-#include "inferwire/kernel_types.h"
-
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-
-#include "parser.h"
+#include "maps.h"
+#include "packet.h"
+#include "tcp.h"
+#include "listen.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/* ---- Set by the agent before load ---- */
-
-const volatile struct iw_routes routes = {}; /* FNV-1a of each route's path by id; 0 = unused */
-struct iw_edges gap_edges = {}; /* upper edges of the gap histograms; not const: passed to global functions */
-const volatile iw_u32 trace_deliveries = 0;
-const volatile iw_u64 partial_interval_ns = 0; /* where no iterator works: active streams report this often */
-const volatile iw_u32 abi_version = IW_ABI_VERSION;
-
-/* ---- Maps ---- */
-
-struct iw_socket {
-	iw_u64 syn_ns;
-	iw_u64 established_ns;
-	iw_u64 accepted_ns;
-	iw_u64 owner_cgroup_id;
-	iw_u64 cgroup_id;
-	iw_u32 owner_pid;
-	iw_u32 flags; /* IW_CONN_* */
-	iw_u8 mode;   /* IW_MODE_* */
-	iw_u8 role;
-	iw_u8 light; /* counted-only request waits for its answer */
-	iw_u8 seen_http;
-	iw_u8 misses[2];
-	iw_u16 light_code; /* of the answers in light_done */
-	iw_u32 light_done; /* not yet in `counts` */
-	iw_u16 port;
-	iw_u16 pad0;
-	iw_u64 light_flushed; /* jiffies */
-	char comm[16];
-};
-#define IW_LIGHT_MAX 256
-#define IW_LIGHT_JIFFIES 25 /* 25 to 250 ms */
-#define IW_MODE_NEW 0
-#define IW_MODE_IGNORE 1
-#define IW_MODE_FOLLOW 2
-#define IW_MISSES_MAX 64
-
-/* One per TCP connection that was opened since the agent started or carried payload; freed with the socket. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct iw_socket);
-} sockets SEC(".maps");
-
-/* One per followed connection; freed with the socket. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct iw_flow);
-} flows SEC(".maps");
-
-/* One per followed connection on which something had to wait for its turn; freed with the socket. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct iw_holes);
-} holes SEC(".maps");
-
-/* Scratch windows: a program may be interrupted by another on the same CPU, so each claims a slot. Wiped after use. */
-#define IW_SLOTS 8
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, IW_SLOTS);
-	__type(key, iw_u32);
-	__type(value, struct iw_window);
-} slots SEC(".maps");
-
-/* Copies of segments that came after a hole, on a listener, or with a checksum that did not fit. The least recently
- * used go first. */
-struct iw_held {
-	iw_u64 time_ns;
-	iw_u32 bytes;
-	iw_u32 pad0;
-	iw_u8 payload[IW_WIN_BYTES];
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 2048);
-	__type(key, struct iw_held_key);
-	__type(value, struct iw_held);
-} held SEC(".maps");
-
-/* Room to build a copy; claimed like a slot. */
-struct iw_held_slot {
-	struct iw_held held;
-	iw_u32 busy;
-	iw_u32 pad0;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, iw_u32);
-	__type(value, struct iw_held_slot);
-} held_slots SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
-} records SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, IW_STAT_MAX);
-	__type(key, iw_u32);
-	__type(value, iw_u64);
-} stats SEC(".maps");
-
-/* Requests that are only counted. The agent reads and deletes. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct iw_count_key);
-	__type(value, struct iw_count);
-} counts SEC(".maps");
-
-iw_u32 followed = 0;	    /* flows that live: without any, hooks that only serve them leave at once */
-iw_u32 listener_copies = 0; /* set once a listener has held payload: children look for it */
-
-static __always_inline void count_stat(iw_u32 which)
-{
-	iw_u64 *value = bpf_map_lookup_elem(&stats, &which);
-
-	if (value)
-		(*value)++;
-}
-
-static __always_inline void add_stat(iw_u32 which, iw_u64 n)
-{
-	iw_u64 *value = bpf_map_lookup_elem(&stats, &which);
-
-	if (value)
-		*value += n;
-}
 
 /* ---- Scratch windows ---- */
 
@@ -211,70 +69,7 @@ static __always_inline void release_window(struct iw_window *w)
 	w->busy = 0;
 }
 
-/* ---- Packets ---- */
-
-struct packet {
-	iw_u32 seq;
-	iw_u32 ack;
-	iw_u32 offset; /* of the payload */
-	iw_u32 bytes;  /* of payload */
-	iw_u32 pseudo; /* checksum of the pseudo header, not folded */
-	iw_u16 check;
-	iw_u8 flags;
-	iw_u8 header; /* bytes of the TCP header */
-};
-#define IW_FIN 0x01
-#define IW_SYN 0x02
-#define IW_RST 0x04
-#define IW_ACK 0x10
-
-static __always_inline iw_u32 sum32(const __be32 *at, int words)
-{
-	iw_u64 sum = 0;
-	int i;
-
-	for (i = 0; i < words; i++)
-		sum += at[i];
-	return (iw_u32)sum + (iw_u32)(sum >> 32);
-}
-
-/* Reads the headers. Returns 0 for TCP over IPv4 or IPv6. */
-static __always_inline int read_packet(struct __sk_buff *skb, struct packet *p)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	iw_u8 *ip = data, *tcp;
-	iw_u32 offset, header;
-	iw_u64 pseudo;
-
-	if ((void *)(ip + 40) > end)
-		return -1;
-	if (ip[0] >> 4 == 4) {
-		if (ip[9] != 6)
-			return -1;
-		offset = (ip[0] & 15) * 4;
-		pseudo = (iw_u64) * (__be32 *)(ip + 12) + *(__be32 *)(ip + 16);
-	} else {
-		if (ip[6] != 6)
-			return -1;
-		offset = 40;
-		pseudo = (iw_u64)sum32((__be32 *)(ip + 8), 4) + sum32((__be32 *)(ip + 24), 4);
-	}
-	tcp = ip + (offset & 0x7f);
-	if ((void *)(tcp + 20) > end)
-		return -1;
-	header = (tcp[12] >> 4) * 4;
-	if (offset + header > skb->len)
-		return -1;
-	p->seq = bpf_ntohl(*(__be32 *)(tcp + 4));
-	p->ack = bpf_ntohl(*(__be32 *)(tcp + 8));
-	p->flags = tcp[13];
-	p->check = *(iw_u16 *)(tcp + 16);
-	p->header = header;
-	p->offset = offset + header;
-	p->bytes = skb->len - p->offset;
-	p->pseudo = (iw_u32)pseudo + (iw_u32)(pseudo >> 32);
-	return 0;
-}
+/* ---- Checksums ---- */
 
 static __always_inline iw_u32 fold(iw_u64 sum)
 {
@@ -390,8 +185,11 @@ __attribute__((noinline)) int emit(struct iw_flow *f)
 	return 0;
 }
 
-/* A type that only the stack has is not in BTF; this puts it there, since its layout is part of the interface. */
+/* Types that only the stack has are not in BTF; this puts them there, since their layout is part of the interface. */
 const struct iw_delivery *delivery_layout = 0;
+const struct iw_reset *reset_layout = 0;
+const struct iw_listener *listener_layout = 0;
+const struct iw_socket_state *socket_state_layout = 0;
 
 static __always_inline void trace(struct iw_flow *f, iw_u32 chunks, iw_u8 view, iw_u64 at_ns)
 {
@@ -952,6 +750,35 @@ static __always_inline int take_usual(struct __sk_buff *skb, struct iw_flow *f, 
 	return taken;
 }
 
+/* The advertised window went to 0, or is open again. */
+static __noinline int window_turned(struct iw_flow *f, iw_u32 direction, iw_u64 now_ns)
+{
+	const struct iw_conn *c = &f->record.conn;
+	struct iw_tcp_key key = {};
+	struct iw_tcp_sums *sums;
+
+	f->zero ^= 1 << (direction & 1);
+	if (f->zero >> (direction & 1) & 1) {
+		f->zero_us[direction & 1] = (iw_u32)(now_ns / 1000);
+		return 0;
+	}
+	key.cgroup_id = c->owner_cgroup_id ? c->owner_cgroup_id : c->socket_cgroup_id;
+	key.pid = c->owner_pid;
+	key.role = c->role;
+	key.port = count_port(c);
+	sums = sums_of_key(&key, c->comm);
+	if (sums)
+		IW_ADD(sums->zero_window_us[direction == IW_IN ? IW_DIRECTION_RECEIVED : IW_DIRECTION_SENT],
+		       (iw_u32)(now_ns / 1000) - f->zero_us[direction & 1]);
+	return 0;
+}
+
+static __always_inline void watch_window(struct iw_flow *f, const struct packet *p, iw_u32 direction, iw_u64 now_ns)
+{
+	if ((f->zero >> direction & 1) != !p->window && !(p->flags & (IW_SYN | IW_RST)))
+		window_turned(f, direction, now_ns);
+}
+
 static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, struct packet *p)
 {
 	iw_u64 now_ns = bpf_ktime_get_ns();
@@ -963,6 +790,7 @@ static __always_inline void follow_out(struct __sk_buff *skb, struct bpf_sock *s
 
 	if (departs_ns > now_ns && departs_ns < now_ns + 10000000000ull)
 		now_ns = departs_ns; /* fq holds it until then */
+	watch_window(f, p, IW_OUT, now_ns);
 	if (p->bytes && take_usual(skb, f, p, IW_OUT, now_ns))
 		return;
 	if (p->bytes) {
@@ -1050,6 +878,7 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		return;
 	if (lock_ingress(f))
 		return;
+	watch_window(f, p, IW_IN, now_ns);
 	if (p->bytes && f->role == IW_ROLE_CLIENT && f->record.request.request_acked_ns && !unchecked_sum(p) &&
 	    take_usual(skb, f, p, IW_IN, now_ns)) {
 		unlock_ingress(f);
@@ -1127,14 +956,6 @@ fin:
 }
 
 /* ---- Choosing what to follow ---- */
-
-static __always_inline void copy_v4(iw_u8 *to, iw_u32 be)
-{
-	__builtin_memset(to, 0, 10);
-	to[10] = 0xff;
-	to[11] = 0xff;
-	__builtin_memcpy(to + 12, &be, 4);
-}
 
 static __always_inline void copy_addresses(struct iw_conn *c, struct bpf_sock *sk)
 {
@@ -1243,7 +1064,6 @@ static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s
 {
 	iw_u64 now = bpf_jiffies64();
 
-	s->port = s->role == IW_ROLE_SERVER ? sk->src_port : bpf_ntohs(sk->dst_port);
 	if (s->light_code != code) {
 		flush_light(s);
 		s->light_code = code;
@@ -1283,16 +1103,14 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 				method = IW_METHOD_POST;
 		}
 	}
-	if (method == IW_METHOD_POST) {
-		s->role = role;
-		s->seen_http = 1;
-		return start_flow(skb, sk, s);
-	}
 	if (method) {
 		s->role = role;
+		s->port = role == IW_ROLE_SERVER ? sk->src_port : bpf_ntohs(sk->dst_port);
 		s->seen_http = 1;
 		if (!s->cgroup_id)
 			s->cgroup_id = bpf_sk_cgroup_id(sk);
+		if (method == IW_METHOD_POST)
+			return start_flow(skb, sk, s);
 		if (s->light < 255)
 			s->light++;
 		return 0;
@@ -1316,17 +1134,14 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 }
 
 /* Payload that comes in on a listener belongs to a child that does not exist yet. */
-static __noinline int hold_for_child(struct __sk_buff *skb, struct bpf_sock *sk)
+static __noinline int hold_for_child(struct __sk_buff *skb, struct bpf_sock *sk, struct packet *packet)
 {
-	struct tcp_sock *tp;
-	struct packet p = {};
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct packet p = *packet;
 	struct iw_held_key key = {};
 	iw_u8 addresses[32];
 
-	if (read_packet(skb, &p) || !p.bytes || p.bytes > IW_WIN_BYTES)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	if (!tp || !p.bytes || p.bytes > IW_WIN_BYTES)
 		return 0;
 	key.netns = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
 	key.seq = p.seq + !!(p.flags & IW_SYN);
@@ -1353,19 +1168,105 @@ static __noinline int hold_for_child(struct __sk_buff *skb, struct bpf_sock *sk)
 	return 0;
 }
 
-static __always_inline struct iw_socket *socket_of(struct bpf_sock *sk)
+/* The state of a socket that has none yet. Its set-up was not seen. */
+static __noinline struct iw_socket *socket_of(struct bpf_sock *sk)
 {
-	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-	if (s)
-		return s;
-	s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!s) {
+	if (!s || !tp) {
 		count_stat(IW_STAT_STORAGE_FAILED);
 		return 0;
 	}
-	s->flags = IW_CONN_MIDWAY; /* its set-up was not seen */
+	s->cgroup_id = bpf_sk_cgroup_id(sk);
+	if (sk->state == BPF_TCP_LISTEN) {
+		s->mode = IW_MODE_LISTEN;
+		s->role = IW_ROLE_SERVER;
+		s->port = sk->src_port;
+		return s;
+	}
+	s->flags = IW_CONN_MIDWAY;
+	begin_counts(s, tp);
 	return s;
+}
+
+static __noinline int on_listener(struct __sk_buff *skb, struct bpf_sock *sk)
+{
+	struct packet p = {};
+
+	if (read_packet(skb, &p))
+		return 0;
+	if (!bpf_sk_storage_get(&sockets, sk, 0, 0) && !socket_of(sk))
+		return 0;
+	judge_listener(skb, sk, &p);
+	hold_for_child(skb, sk, &p);
+	return 0;
+}
+
+/* An RST that the peer cannot have sent: it came another way than the connection's packets, or the peer's socket is on
+ * this node, alive. A firewall did (REJECT), or something between. */
+static __noinline int look_at_rst(struct __sk_buff *skb, struct iw_socket *s, struct packet *p)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *peer;
+	iw_u32 ports = 0;
+	iw_u8 ttl = 0, state;
+
+	if (!s || !p)
+		return 0;
+	if (skb->protocol == bpf_htons(0x0800)) {
+		if (bpf_skb_load_bytes(skb, 8, &ttl, 1) || bpf_skb_load_bytes(skb, 16, &tuple.ipv4.saddr, 4) ||
+		    bpf_skb_load_bytes(skb, 12, &tuple.ipv4.daddr, 4) ||
+		    bpf_skb_load_bytes(skb, p->offset - p->header, &ports, 4))
+			return 0;
+		tuple.ipv4.sport = ports >> 16;
+		tuple.ipv4.dport = ports & 0xffff;
+		peer = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	} else {
+		if (bpf_skb_load_bytes(skb, 7, &ttl, 1) || bpf_skb_load_bytes(skb, 24, &tuple.ipv6.saddr, 16) ||
+		    bpf_skb_load_bytes(skb, 8, &tuple.ipv6.daddr, 16) ||
+		    bpf_skb_load_bytes(skb, p->offset - p->header, &ports, 4))
+			return 0;
+		tuple.ipv6.sport = ports >> 16;
+		tuple.ipv6.dport = ports & 0xffff;
+		peer = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (s->ttl && (ttl != s->ttl || !(s->flags & IW_SOCKET_LOOPBACK) != (skb->ifindex != 1)))
+		__sync_fetch_and_or(&s->flags, IW_SOCKET_FORGED);
+	if (!peer)
+		return 0;
+	state = peer->state;
+	bpf_sk_release(peer);
+	if (state == IW_TCP_ESTABLISHED || state == IW_TCP_CLOSE_WAIT)
+		__sync_fetch_and_or(&s->flags, IW_SOCKET_FORGED);
+	return 0;
+}
+
+/* How packets of the peer look. */
+static __always_inline void learn_peer(struct __sk_buff *skb, struct iw_socket *s)
+{
+	iw_u8 *ip = (void *)(long)skb->data;
+
+	if ((void *)(ip + 40) > (void *)(long)skb->data_end)
+		return;
+	s->ttl = ip[0] >> 4 == 4 ? ip[8] : ip[7];
+	if (skb->ifindex == 1)
+		__sync_fetch_and_or(&s->flags, IW_SOCKET_LOOPBACK);
+}
+
+/* The smallest packets are those without payload: RSTs are among them. */
+#define IW_RST_BYTES_MAX 120
+
+static __always_inline int is_rst(struct __sk_buff *skb)
+{
+	iw_u8 *ip = (void *)(long)skb->data;
+	iw_u32 header;
+
+	if (skb->len > IW_RST_BYTES_MAX || (void *)(ip + 40) > (void *)(long)skb->data_end)
+		return 0;
+	header = ip[0] >> 4 == 4 ? (ip[0] & 15) * 4 : 40;
+	ip += header & 0x7f;
+	return (void *)(ip + 20) <= (void *)(long)skb->data_end && ip[13] & IW_RST;
 }
 
 SEC("cgroup_skb/ingress")
@@ -1374,6 +1275,7 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 	struct bpf_sock *sk = skb->sk;
 	struct iw_socket *s;
 	struct iw_flow *f;
+	struct tcp_sock *tp;
 	struct packet p = {};
 
 	if (!sk)
@@ -1381,32 +1283,44 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 	sk = bpf_sk_fullsock(sk);
 	if (!sk || sk->protocol != 6)
 		return 1;
-	if (sk->state == BPF_TCP_LISTEN) {
-		hold_for_child(skb, sk);
-		return 1;
-	}
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (s && rtt_due(s)) {
+		tp = bpf_skc_to_tcp_sock(sk);
+		if (tp && sk->state != BPF_TCP_LISTEN)
+			sample_path(s, tp);
+	}
 	if (s && s->mode == IW_MODE_IGNORE) {
+		if (is_rst(skb) && !read_packet(skb, &p))
+			look_at_rst(skb, s, &p);
 		count_stat(IW_STAT_IGNORED);
 		return 1;
 	}
 	if (s && s->mode == IW_MODE_FOLLOW) {
 		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-		if (f && !read_packet(skb, &p))
+		if (f && !read_packet(skb, &p)) {
+			if (p.flags & IW_RST)
+				look_at_rst(skb, s, &p);
 			follow_in(skb, sk, f, &p);
+		}
+		return 1;
+	}
+	if (sk->state == BPF_TCP_LISTEN) {
+		on_listener(skb, sk);
 		return 1;
 	}
 	if (read_packet(skb, &p))
 		return 1;
+	if (s && p.flags & IW_RST)
+		look_at_rst(skb, s, &p);
+	if (!p.bytes)
+		return 1;
 	if (!s) {
-		if (!p.bytes)
-			return 1;
 		s = socket_of(sk);
 		if (!s)
 			return 1;
 	}
-	if (!p.bytes)
-		return 1;
+	if (!s->ttl)
+		learn_peer(skb, s);
 	f = classify(skb, sk, s, &p, IW_IN);
 	if (f)
 		follow_in(skb, sk, f, &p);
@@ -1437,17 +1351,13 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 			follow_out(skb, sk, f, &p);
 		return 1;
 	}
-	if (read_packet(skb, &p))
+	if (read_packet(skb, &p) || !p.bytes || sk->state == BPF_TCP_LISTEN)
 		return 1;
 	if (!s) {
-		if (!p.bytes || sk->state == BPF_TCP_LISTEN)
-			return 1;
 		s = socket_of(sk);
 		if (!s)
 			return 1;
 	}
-	if (!p.bytes)
-		return 1;
 	f = classify(skb, sk, s, &p, IW_OUT);
 	if (f)
 		follow_out(skb, sk, f, &p);
@@ -1456,46 +1366,74 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 
 /* ---- Accept: the peer's address is asked for inside accept(), or soon after it ---- */
 
-static __always_inline int accepted(struct bpf_sock_addr *ctx)
+static __always_inline int accepted(struct iw_socket *s, struct iw_flow *f)
 {
-	struct iw_socket *s;
-	struct iw_flow *f;
+	struct iw_tcp_sums *sums;
 
-	if (!ctx->sk || ctx->protocol != 6)
-		return 1;
-	s = bpf_sk_storage_get(&sockets, ctx->sk, 0, 0);
-	if (!s || s->role != IW_ROLE_SERVER || s->accepted_ns || s->flags & IW_CONN_MIDWAY)
-		return 1;
 	s->accepted_ns = bpf_ktime_get_ns();
-	s->owner_pid = bpf_get_current_pid_tgid() >> 32;
-	s->owner_cgroup_id = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(s->comm, sizeof(s->comm));
-	if (s->mode == IW_MODE_FOLLOW) {
-		f = bpf_sk_storage_get(&flows, ctx->sk, 0, 0);
-		if (f) {
-			f->record.conn.accepted_ns = s->accepted_ns;
-			f->record.conn.owner_pid = s->owner_pid;
-			f->record.conn.owner_cgroup_id = s->owner_cgroup_id;
-			__builtin_memcpy(f->record.conn.comm, s->comm, sizeof(s->comm));
-		}
+	take_owner(s);
+	sums = sums_of(s);
+	if (sums && s->established_ns && s->accepted_ns > s->established_ns)
+		add_time(&sums->accept_wait, (s->accepted_ns - s->established_ns) / 1000);
+	if (f) {
+		f->record.conn.accepted_ns = s->accepted_ns;
+		f->record.conn.owner_pid = s->owner_pid;
+		f->record.conn.owner_cgroup_id = s->owner_cgroup_id;
+		__builtin_memcpy(f->record.conn.comm, s->comm, sizeof(s->comm));
 	}
 	return 1;
 }
 
+static __always_inline int waits_for_accept(const struct iw_socket *s)
+{
+	return s && s->role == IW_ROLE_SERVER && s->established_ns && !s->accepted_ns && !(s->flags & IW_CONN_MIDWAY);
+}
+
+static __always_inline int asked_for_peer(struct bpf_sock_addr *ctx)
+{
+	struct iw_socket *s;
+
+	if (!ctx->sk || ctx->protocol != 6)
+		return 1;
+	s = bpf_sk_storage_get(&sockets, ctx->sk, 0, 0);
+	if (!waits_for_accept(s))
+		return 1;
+	return accepted(s, s->mode == IW_MODE_FOLLOW ? bpf_sk_storage_get(&flows, ctx->sk, 0, 0) : 0);
+}
+
 SEC("cgroup/getpeername4")
-int cgroup__getpeername4(struct bpf_sock_addr *ctx) { return accepted(ctx); }
+int cgroup__getpeername4(struct bpf_sock_addr *ctx) { return asked_for_peer(ctx); }
 
 SEC("cgroup/getpeername6")
-int cgroup__getpeername6(struct bpf_sock_addr *ctx) { return accepted(ctx); }
+int cgroup__getpeername6(struct bpf_sock_addr *ctx) { return asked_for_peer(ctx); }
+
+/* Every accept(), whether or not it asks for the address. */
+static __always_inline int has_accepted(struct sock *sk)
+{
+	struct iw_socket *s;
+
+	if (!sk || sk->sk_protocol != 6)
+		return 0;
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (waits_for_accept(s))
+		accepted(s, s->mode == IW_MODE_FOLLOW ? bpf_sk_storage_get(&flows, sk, 0, 0) : 0);
+	return 0;
+}
+
+SEC("fexit/inet_csk_accept")
+int BPF_PROG(fexit__inet_csk_accept, struct sock *listener, struct proto_accept_arg *arg, struct sock *sk)
+{
+	return has_accepted(sk);
+}
+
+/* Before 6.10. */
+SEC("fexit/inet_csk_accept")
+int BPF_PROG(fexit__inet_csk_accept_flags, struct sock *listener, int flags, int *err, _Bool kern, struct sock *sk)
+{
+	return has_accepted(sk);
+}
 
 /* ---- State changes ---- */
-
-static __always_inline void take_owner(struct iw_socket *s)
-{
-	s->owner_pid = bpf_get_current_pid_tgid() >> 32;
-	s->owner_cgroup_id = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(s->comm, sizeof(s->comm));
-}
 
 /* Payload that waited on the listener becomes the child's first. */
 static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
@@ -1506,26 +1444,13 @@ static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
 	struct iw_flow *f;
 	struct iw_holes *waiting;
 	struct iw_conn *c;
-	iw_u32 seq, family;
-	struct in6_addr l6, r6;
+	iw_u32 seq;
 
 	if (!tp)
 		return;
 	seq = tp->copied_seq;
-	family = sk->__sk_common.skc_family;
-	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	name_of(&sk->__sk_common, &key);
 	key.seq = seq;
-	key.local_port = sk->__sk_common.skc_num;
-	key.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
-	if (family == 2) {
-		copy_v4(key.local, sk->__sk_common.skc_rcv_saddr);
-		copy_v4(key.remote, sk->__sk_common.skc_daddr);
-	} else {
-		bpf_probe_read_kernel(&l6, sizeof(l6), &sk->__sk_common.skc_v6_rcv_saddr);
-		bpf_probe_read_kernel(&r6, sizeof(r6), &sk->__sk_common.skc_v6_daddr);
-		__builtin_memcpy(key.local, &l6, 16);
-		__builtin_memcpy(key.remote, &r6, 16);
-	}
 	h = bpf_map_lookup_elem(&held, &key);
 	if (!h || h->bytes < 5 || iw_method(iw_load64(h->payload)) != IW_METHOD_POST)
 		return;
@@ -1570,59 +1495,178 @@ static long close_one(iw_u32 index, struct closing *c)
 	return 0;
 }
 
-SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after)
+static __always_inline void connecting(struct sock *sk)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!s)
+		return;
+	s->syn_ns = bpf_ktime_get_ns();
+	s->role = IW_ROLE_CLIENT;
+	s->port = bpf_ntohs(sk->__sk_common.skc_dport);
+	s->cgroup_id = cgroup_of(sk);
+	take_owner(s);
+}
+
+static __always_inline void first_round_trip(struct iw_socket *s, struct tcp_sock *tp)
+{
+	if (tp->srtt_us)
+		add_rtt(s, tp, tp->srtt_us >> 3);
+}
+
+static __always_inline void connected(struct sock *sk)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct iw_tcp_sums *sums;
+
+	if (!s || !tp)
+		return;
+	s->established_ns = bpf_ktime_get_ns();
+	sums = sums_of(s);
+	if (!sums)
+		return;
+	IW_ADD(sums->connects[IW_CONNECT_OK], 1);
+	if (s->syn_ns && s->established_ns > s->syn_ns)
+		add_time(&sums->connect, (s->established_ns - s->syn_ns) / 1000);
+	first_round_trip(s, tp);
+}
+
+static __always_inline void not_connected(struct sock *sk, struct iw_socket *s)
+{
+	struct iw_tcp_sums *sums = sums_of(s);
+	iw_u32 result;
+
+	switch (sk->sk_err < 0 ? -sk->sk_err : sk->sk_err) {
+	case 0:
+		result = IW_CONNECT_ABORTED;
+		break;
+	case 111: /* ECONNREFUSED */
+		result = IW_CONNECT_REFUSED;
+		break;
+	case 110: /* ETIMEDOUT */
+		result = IW_CONNECT_TIMEOUT;
+		break;
+	case 101: /* ENETUNREACH, EHOSTUNREACH, EACCES and ENOPROTOOPT of a router's answer */
+	case 113:
+	case 13:
+	case 92:
+		result = IW_CONNECT_UNREACHABLE;
+		break;
+	default:
+		result = IW_CONNECT_RESET;
+	}
+	if (sums)
+		IW_ADD(sums->connects[result], 1);
+}
+
+static __always_inline void listens(struct sock *sk)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!s)
+		return;
+	s->mode = IW_MODE_LISTEN;
+	s->role = IW_ROLE_SERVER;
+	s->port = sk->__sk_common.skc_num;
+	s->cgroup_id = cgroup_of(sk);
+	take_owner(s);
+}
+
+/* The child of a listener, whose state it has got a copy of. */
+static __always_inline void opened(struct sock *sk)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (!s || !tp) {
+		count_stat(IW_STAT_STORAGE_FAILED);
+		return;
+	}
+	if (s->mode == IW_MODE_LISTEN)
+		s->mode = IW_MODE_NEW;
+	s->flags = 0;
+	s->accepted_ns = 0;
+	s->established_ns = bpf_ktime_get_ns();
+	s->role = IW_ROLE_SERVER;
+	s->port = sk->__sk_common.skc_num;
+	s->cgroup_id = cgroup_of(sk);
+	first_round_trip(s, tp);
+	if (listener_copies && s->mode == IW_MODE_NEW)
+		adopt_copies(sk, s);
+}
+
+static __always_inline void ended(struct sock *sk, int before)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct iw_flow *f = 0;
+
+	if (!s || !tp || before == IW_TCP_LISTEN)
+		return;
+	if (before == IW_TCP_SYN_SENT)
+		not_connected(sk, s);
+	if (s->light_done)
+		flush_light(s);
+	if (s->mode == IW_MODE_FOLLOW)
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	if (f) {
+		s->cut_ordinal = f->record.request.head.ordinal;
+		s->cut_chunks = f->record.request.chunks;
+		__sync_fetch_and_or(&s->flags, f->live == 1 ? IW_SOCKET_FOLLOWED | IW_SOCKET_CUT : IW_SOCKET_FOLLOWED);
+	}
+	if (before == IW_TCP_FIN_WAIT1 || before == IW_TCP_FIN_WAIT2 || before == IW_TCP_CLOSING)
+		remember_closed(sk, s, tp, !(s->flags & IW_SOCKET_CUT) && tp->bytes_sent);
+	if (sk->sk_err == 110 && tp->inet_conn.icsk_user_timeout && !(s->flags & IW_SOCKET_RESET) &&
+	    before != IW_TCP_SYN_SENT)
+		reset_of(sk, s, IW_DIRECTION_SENT, IW_RESET_USER_TIMEOUT, 0);
+	flush_counts(s, tp);
+}
+
+/* What is open of a followed connection's requests leaves. */
+static __noinline int end_flow(struct sock *sk)
 {
 	struct iw_socket *s;
 	struct iw_flow *f;
 
+	if (!sk)
+		return 0;
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (!s || s->mode != IW_MODE_FOLLOW)
+		return 0;
+	f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	if (f && f->live == 1) {
+		struct iw_request *r = &f->record.request;
+		struct closing c = {.f = f};
+
+		/* Without FIN, RST or error our side aborts (SO_LINGER of 0): its RST is sent after this. */
+		if (!r->server_fin_ns && !r->client_fin_ns && !sk->sk_err)
+			iw_fin(f, f->role == IW_ROLE_SERVER ? IW_SIDE_SERVER : IW_SIDE_CLIENT, 1, bpf_ktime_get_ns());
+		bpf_loop(IW_QUEUE + 1, close_one, &c, 0);
+	}
+	if (f && !bpf_sk_storage_delete(&flows, sk)) {
+		__sync_fetch_and_sub(&followed, 1);
+		s->mode = IW_MODE_NEW;
+	}
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after)
+{
 	if (sk->sk_protocol != 6)
 		return 0;
 	if (after == IW_TCP_SYN_SENT) {
-		s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-		if (!s)
-			return 0;
-		s->syn_ns = bpf_ktime_get_ns();
-		s->role = IW_ROLE_CLIENT;
-		take_owner(s);
+		connecting(sk);
 	} else if (after == IW_TCP_ESTABLISHED && before == IW_TCP_SYN_SENT) {
-		s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-		if (s)
-			s->established_ns = bpf_ktime_get_ns();
+		connected(sk);
 	} else if (after == IW_TCP_ESTABLISHED && before == IW_TCP_SYN_RECV) {
-		s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-		if (!s) {
-			count_stat(IW_STAT_STORAGE_FAILED);
-			return 0;
-		}
-		s->flags &= ~IW_CONN_MIDWAY;
-		s->established_ns = bpf_ktime_get_ns();
-		s->role = IW_ROLE_SERVER;
-		if (listener_copies && s->mode == IW_MODE_NEW)
-			adopt_copies(sk, s);
+		opened(sk);
+	} else if (after == IW_TCP_LISTEN) {
+		listens(sk);
 	} else if (after == IW_TCP_CLOSE) {
-		s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-		if (!s)
-			return 0;
-		if (s->light_done)
-			flush_light(s);
-		if (s->mode != IW_MODE_FOLLOW)
-			return 0;
-		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-		if (f && f->live == 1) {
-			struct iw_request *r = &f->record.request;
-			struct closing c = {.f = f};
-
-			/* Without FIN, RST or error our side aborts (SO_LINGER of 0): its RST is sent after this. */
-			if (!r->server_fin_ns && !r->client_fin_ns && !sk->sk_err)
-				iw_fin(f, f->role == IW_ROLE_SERVER ? IW_SIDE_SERVER : IW_SIDE_CLIENT, 1,
-				       bpf_ktime_get_ns());
-			bpf_loop(IW_QUEUE + 1, close_one, &c, 0);
-		}
-		if (f && !bpf_sk_storage_delete(&flows, sk)) {
-			__sync_fetch_and_sub(&followed, 1);
-			s->mode = IW_MODE_NEW;
-		}
+		ended(sk, before);
+		end_flow(sk);
 	}
 	return 0;
 }
@@ -1647,9 +1691,14 @@ int BPF_PROG(tp_btf__tcp_rcv_space_adjust, struct sock *sk)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	c = &f->record.conn;
-	c->owner_pid = bpf_get_current_pid_tgid() >> 32;
-	c->owner_cgroup_id = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(c->comm, sizeof(c->comm));
+	if (c->owner_pid != bpf_get_current_pid_tgid() >> 32) {
+		struct owner o = {};
+
+		current_owner(&o);
+		c->owner_pid = o.pid;
+		c->owner_cgroup_id = o.cgroup_id;
+		__builtin_memcpy(c->comm, o.comm, sizeof(c->comm));
+	}
 	if (c->role == IW_ROLE_SERVER && !c->accepted_ns && !(c->flags & IW_CONN_MIDWAY)) {
 		c->accepted_ns = now_ns;
 		c->flags |= IW_CONN_ACCEPT_BOUND;
@@ -1662,8 +1711,7 @@ int BPF_PROG(tp_btf__tcp_rcv_space_adjust, struct sock *sk)
 
 /* ---- Hand-over of data that TCP holds back ---- */
 
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(tp_btf__sock_send_length, struct sock *sk, int ret, int flags)
+static __always_inline int handed_over(struct sock *sk, int ret)
 {
 	struct iw_flow *f;
 	struct tcp_sock *tp;
@@ -1684,60 +1732,115 @@ int BPF_PROG(tp_btf__sock_send_length, struct sock *sk, int ret, int flags)
 	return 0;
 }
 
-/* ---- Retransmissions inside requests ---- */
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(tp_btf__sock_send_length, struct sock *sk, int ret, int flags) { return handed_over(sk, ret); }
 
-SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(tp_btf__tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
+/* Before 6.3; splice and sendfile pass by another way there. */
+SEC("fexit/tcp_sendmsg")
+int BPF_PROG(fexit__tcp_sendmsg, struct sock *sk, struct msghdr *message, iw_u64 bytes, int ret)
 {
-	struct iw_flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	struct inet_connection_sock *icsk;
-	struct iw_request *r;
-	iw_u32 phase, type, segments;
-	iw_u8 state;
-
-	if (!f || f->live != 1)
-		return 0;
-	icsk = (struct inet_connection_sock *)bpf_skc_to_tcp_sock(sk);
-	if (!icsk)
-		return 0;
-	state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
-	type = state == IW_TCP_CA_LOSS					      ? 1
-	       : state == IW_TCP_CA_RECOVERY				      ? 0
-	       : BPF_CORE_READ(icsk, icsk_pending) == IW_ICSK_TIME_LOSS_PROBE ? 2
-									      : 3;
-	segments = BPF_CORE_READ((struct tcp_skb_cb *)&skb->cb, tcp_gso_segs);
-	if (!segments)
-		segments = 1;
-	r = &f->record.request;
-	phase = iw_phase_now(f);
-	if (phase < IW_PHASES_MAX && type < IW_RETRANS_TYPES)
-		r->retransmits[phase][type] += segments;
-	r->retransmitted_segments += segments;
-	iw_flag(&r->head, IW_REQ_RETRANSMITTED);
-	return 0;
+	return handed_over(sk, ret);
 }
 
-/* ---- Requests that are open now: first rung by map, second by every process' files (a socket may come twice) ---- */
+/* ---- The walk over sockets: by map, else by every process' files (a socket may come twice) ---- */
+
+/* Everything that the agent wants to know of a socket now and then. */
+static __always_inline void tell(struct seq_file *seq, struct sock *sk, struct iw_socket *s)
+{
+	struct iw_flow *f;
+
+	if (sk->__sk_common.skc_state == IW_TCP_LISTEN) {
+		struct iw_listener l = {};
+
+		name_listener(&l, sk, s, bpf_sk_storage_get(&listening, sk, 0, 0));
+		l.header.kind = IW_REC_LISTENER;
+		l.header.size_bytes = sizeof(l);
+		l.cookie = bpf_get_socket_cookie(sk);
+		bpf_seq_write(seq, &l, sizeof(l));
+		return;
+	}
+	if (s->light_done)
+		flush_light(s);
+	f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	if (!f || f->live > 1)
+		return;
+	f->record.header.kind = f->live ? IW_REC_PARTIAL : IW_REC_IDLE;
+	f->record.header.size_bytes = sizeof(f->record);
+	bpf_seq_write(seq, &f->record, sizeof(f->record));
+}
+
+static __always_inline void tell_state(struct seq_file *seq, struct sock *sk, struct iw_socket *s)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct iw_socket_state state = {};
+
+	if (!tp || sk->__sk_common.skc_state == IW_TCP_LISTEN)
+		return;
+	flush_counts(s, tp);
+	state.header.kind = IW_REC_SOCKET;
+	state.header.size_bytes = sizeof(state);
+	state.cookie = bpf_get_socket_cookie(sk);
+	state.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	state.pid = s->owner_pid;
+	state.port = s->role ? s->port : 0;
+	state.role = s->role;
+	state.state = sk->__sk_common.skc_state;
+	__builtin_memcpy(state.comm, s->comm, sizeof(state.comm));
+	bpf_seq_write(seq, &state, sizeof(state));
+}
 
 SEC("iter/bpf_sk_storage_map")
-int iter__flows(struct bpf_iter__bpf_sk_storage_map *ctx)
+int iter__sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	struct iw_flow *f = ctx->value;
+	struct iw_socket *s = ctx->value;
+	struct sock *sk = ctx->sk;
 
-	if (!f || f->live > 1)
+	if (!s || !sk)
 		return 0;
-	bpf_seq_write(ctx->meta->seq, &f->record, sizeof(f->record));
+	tell(ctx->meta->seq, sk, s);
+	tell_state(ctx->meta->seq, sk, s);
 	return 0;
 }
 
-SEC("iter/task_file")
-int iter__task_file(struct bpf_iter__task_file *ctx)
+/* A socket that is older than the agent is the process' that has it open. */
+static __always_inline struct iw_socket *found_in(struct task_struct *task, struct sock *sk)
 {
-	struct file *file = ctx->file;
-	struct socket *socket;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct iw_socket *s;
+	struct owner o = {};
+
+	if (!tp)
+		return 0;
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (s && s->owner_pid)
+		return s;
+	if (!s) {
+		iw_u8 state = sk->__sk_common.skc_state;
+
+		if (state == IW_TCP_CLOSE)
+			return 0;
+		s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!s)
+			return 0;
+		if (state == IW_TCP_LISTEN) {
+			s->mode = IW_MODE_LISTEN;
+			s->role = IW_ROLE_SERVER;
+			s->port = sk->__sk_common.skc_num;
+		} else {
+			s->flags = IW_CONN_MIDWAY;
+			begin_counts(s, tp);
+		}
+		s->cgroup_id = cgroup_of(sk);
+	}
+	owner_of_task(task, &o);
+	set_owner(s, &o);
+	return s;
+}
+
+static __always_inline struct sock *tcp_socket_of(struct file *file)
+{
+	struct socket *socket;
 	struct sock *sk;
-	struct iw_flow *f;
 
 	if (!file)
 		return 0;
@@ -1745,14 +1848,38 @@ int iter__task_file(struct bpf_iter__task_file *ctx)
 	if (!socket)
 		return 0;
 	sk = socket->sk;
-	if (!sk)
+	return sk && sk->sk_protocol == 6 ? sk : 0;
+}
+
+SEC("iter/task_file")
+int iter__task_file(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct iw_socket *s;
+	struct sock *sk;
+
+	if (!task)
 		return 0;
-	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	if (s && s->light_done)
-		flush_light(s);
-	f = bpf_sk_storage_get(&flows, sk, 0, 0);
-	if (!f || f->live > 1)
+	sk = tcp_socket_of(ctx->file);
+	s = sk ? found_in(task, sk) : 0;
+	if (!s)
 		return 0;
-	bpf_seq_write(ctx->meta->seq, &f->record, sizeof(f->record));
+	tell(ctx->meta->seq, sk, s);
+	tell_state(ctx->meta->seq, sk, s);
+	return 0;
+}
+
+/* Where the walk goes by map: this one finds what is not in it yet. */
+SEC("iter/task_file")
+int iter__found(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct sock *sk;
+
+	if (!task)
+		return 0;
+	sk = tcp_socket_of(ctx->file);
+	if (sk)
+		found_in(task, sk);
 	return 0;
 }

@@ -17,6 +17,7 @@ std::string_view both_families(std::string_view hook) {
 std::vector<std::string_view> signals() {
   std::vector<std::string_view> names;
   for (const Hook& hook : kHooks) {
+    if (hook.signal.empty()) continue;
     if (std::find(names.begin(), names.end(), hook.signal) == names.end()) names.push_back(hook.signal);
   }
   return names;

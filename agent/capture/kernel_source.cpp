@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -64,6 +65,14 @@ std::uint64_t tcp_sockets() {
   return at == std::string::npos ? 0 : std::strtoull(text->c_str() + at + kKey.size(), nullptr, 10);
 }
 
+// The program has no output: to read it is to run it.
+void find_older_sockets(int link) {
+  if (link < 0) return;
+  const base::UniqueFd walk(bpf_iter_create(link));
+  char nothing[64];
+  while (walk && (read(walk.get(), nothing, sizeof nothing) > 0 || errno == EINTR || errno == EAGAIN)) errno = 0;
+}
+
 std::uint64_t walk_keys(int map_fd, std::uint32_t key_bytes, std::uint32_t max_entries) {
   std::vector<std::byte> key(key_bytes), next(key_bytes);
   std::uint64_t entries = 0;
@@ -108,6 +117,7 @@ base::Result<std::unique_ptr<KernelSource>> KernelSource::open(PacketPrograms pr
   const std::uint32_t capacity = bpf_map__max_entries(skeleton->maps.counts);
   parts.keys.resize(capacity);
   parts.values.resize(capacity);
+  find_older_sockets(source->programs_.older_sockets_link());
   return source;
 }
 
@@ -157,14 +167,20 @@ base::Result<void> KernelSource::read_open(const RecordSink& sink) {
     used += static_cast<std::size_t>(got);
     // A record may be cut by the end of a read.
     std::size_t at = 0;
-    for (; used - at >= sizeof(iw_record); at += sizeof(iw_record)) {
-      iw_record record;
-      std::memcpy(&record, bytes.data() + at, sizeof record);
-      if (!walked.insert(record.conn.cookie).second) continue;  // a socket that several processes have open
-      record.header.kind = record.conn.request_open ? IW_REC_PARTIAL : IW_REC_IDLE;
-      record.header.size_bytes = sizeof record;
-      record.header.time_ns = monotonic_ns();
-      sink(record.header, std::as_bytes(std::span(&record, 1)));
+    for (;;) {
+      iw_header header;
+      if (used - at < sizeof header) break;
+      std::memcpy(&header, bytes.data() + at, sizeof header);
+      if (header.size_bytes < sizeof header) return base::fail("walk the open requests", "", "unknown record", "");
+      if (used - at < header.size_bytes) break;
+      if (header.kind == IW_REC_PARTIAL || header.kind == IW_REC_IDLE) {
+        iw_record record;
+        std::memcpy(&record, bytes.data() + at, sizeof record);
+        record.header.time_ns = monotonic_ns();
+        // A socket may be that of several processes.
+        if (walked.insert(record.conn.cookie).second) sink(record.header, std::as_bytes(std::span(&record, 1)));
+      }
+      at += header.size_bytes;
     }
     std::memmove(bytes.data(), bytes.data() + at, used - at);
     used -= at;

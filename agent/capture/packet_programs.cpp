@@ -96,6 +96,10 @@ base::Result<packet_bpf*> open_object(const ProgramOptions& options, const std::
   std::copy_n(options.gap_edges_ns.begin(), edges, skeleton->bss->gap_edges.le_ns);
   skeleton->bss->gap_edges.count = static_cast<std::uint32_t>(edges);
   skeleton->rodata->trace_deliveries = options.trace_deliveries ? 1 : 0;
+  timespec tick{};  // of the coarse clock: it goes by the kernel's jiffies
+  if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) == 0 && tick.tv_nsec > 0) {
+    skeleton->rodata->jiffy_ns = static_cast<std::uint64_t>(tick.tv_nsec);
+  }
   for (const auto& [id, path] : kAllRoutes) {
     if (path.find('*') == std::string_view::npos) skeleton->rodata->routes.hash[id] = route_hash(path);
   }
@@ -138,7 +142,7 @@ Link attach(packet_bpf* skeleton, const Hook& hook, bpf_program* program, int cg
   if (hook.rung == "cgroup_skb" || hook.rung == "cgroup") return Link(bpf_program__attach_cgroup(program, cgroup_fd));
   if (hook.rung == "iter_map") {
     bpf_iter_link_info target{};
-    target.map.map_fd = static_cast<std::uint32_t>(bpf_map__fd(skeleton->maps.flows));
+    target.map.map_fd = static_cast<std::uint32_t>(bpf_map__fd(skeleton->maps.sockets));
     LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
     return Link(bpf_program__attach_iter(program, &options));
   }
@@ -314,11 +318,15 @@ void PacketPrograms::detach() {
   }
 }
 
-int PacketPrograms::open_requests_link() const {
+int PacketPrograms::link_of(std::string_view hook) const {
   for (std::size_t i = 0; i < kHooks.size(); ++i) {
-    if (walks_open_requests(kHooks[i]) && links_->links[i] != nullptr) return bpf_link__fd(links_->links[i].get());
+    if (kHooks[i].hook == hook && links_->links[i] != nullptr) return bpf_link__fd(links_->links[i].get());
   }
   return -1;
 }
+
+int PacketPrograms::open_requests_link() const { return link_of("open_requests"); }
+
+int PacketPrograms::older_sockets_link() const { return link_of("older_sockets"); }
 
 }  // namespace inferwire::capture

@@ -58,6 +58,8 @@ class PacketPrograms {
   packet_bpf* skeleton() const { return skeleton_.get(); }
   // File descriptor of the link that reads open requests; -1 without that hook.
   int open_requests_link() const;
+  // ... of the link that, when read, finds the sockets that are older than the programs; -1 without that hook.
+  int older_sockets_link() const;
 
  private:
   struct SkeletonCloser {
@@ -66,6 +68,7 @@ class PacketPrograms {
   struct Links;
 
   PacketPrograms();
+  int link_of(std::string_view hook) const;
   void try_upper_rungs(const ProgramOptions& options);
   base::Result<void> try_once(int cgroup_fd, const ProgramOptions& options, bool& again);
 

@@ -150,6 +150,8 @@ IW_GLOBAL int iw_request_begin(struct iw_flow *f, struct iw_window *w)
 	head->has_trace = 0;
 	if (p->slot == 0 && f->previous_end_ns && w->now_ns > f->previous_end_ns)
 		head->idle_before_ns = w->now_ns - f->previous_end_ns;
+	if (p->slot == 0)
+		f->record.request.server_fin_ns = f->idle_fin_ns;
 	return 0;
 }
 
@@ -526,14 +528,31 @@ IW_INLINE void iw_fin(struct iw_flow *f, iw_u8 side, iw_u32 reset, iw_u64 now_ns
 {
 	struct iw_request *r = &f->record.request;
 
-	if (!f->live)
+	if (!f->live) {
+		if (side == IW_SIDE_SERVER && !f->idle_fin_ns)
+			f->idle_fin_ns = now_ns;
 		return;
+	}
 	if (side == IW_SIDE_SERVER && !r->server_fin_ns)
 		r->server_fin_ns = now_ns;
 	if (side == IW_SIDE_CLIENT && !r->client_fin_ns)
 		r->client_fin_ns = now_ns;
 	if (reset && !r->reset)
 		r->reset = side;
+}
+
+/* A connection that was quiet for so long had been put back into a pool. */
+#define IW_STALE_IDLE_NS 50000000ull
+
+/* The request was sent on a connection that the server had closed, or closed just then: it never got to it. */
+IW_INLINE int iw_reused_too_late(const struct iw_flow *f)
+{
+	const struct iw_request *r = &f->record.request;
+	iw_u64 quick_ns = IW_STALE_IDLE_NS + (iw_u64)(f->srtt_us >> 3) * 2000;
+
+	if (r->response_ns || r->read_ns || r->head.idle_before_ns < IW_STALE_IDLE_NS || !r->server_fin_ns)
+		return 0;
+	return r->server_fin_ns < r->head.first_byte_ns + quick_ns;
 }
 
 /* How a request ended. Called when it is complete or when its connection has closed. */
@@ -571,6 +590,8 @@ IW_GLOBAL int iw_settle(struct iw_flow *f, iw_u64 now_ns)
 		r->outcome = flags & IW_REQ_ERROR_EVENT			     ? IW_OUTCOME_ERROR_IN_STREAM
 			     : flags & IW_REQ_NO_MARKER_ROUTE || r->encoding ? IW_OUTCOME_COMPLETE
 									     : IW_OUTCOME_TRUNCATED_CLEAN;
+	else if (iw_reused_too_late(f))
+		r->outcome = IW_OUTCOME_RESET_STALE_REUSE;
 	else if (client && (!server || client < server))
 		r->outcome = IW_OUTCOME_CLIENT_ABORT;
 	else if (r->reset)

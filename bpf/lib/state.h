@@ -196,13 +196,15 @@ struct iw_flow {
 	iw_u8 role;	    /* as in record.conn */
 	iw_u8 first_sent;   /* the current request's first chunk was reported */
 	iw_u8 fin_in;	    /* the peer's FIN came in: it takes one sequence number */
-	iw_u8 pad1;
+	iw_u8 zero;	    /* bit by direction: the last packet's window was 0 */
 	iw_u32 netns;
 	iw_u32 alone_us;	    /* low bits of when the oldest content in flight left, if it left alone; else 0 */
 	struct iw_parser parser[2]; /* by direction */
 	iw_u32 unacked[IW_UNACKED]; /* sequence numbers after content in flight */
 	struct iw_send sends[IW_SENDS];
 	iw_u64 previous_end_ns;
+	iw_u32 zero_us[2];  /* low bits of since when */
+	iw_u64 idle_fin_ns; /* the server's FIN came while nothing was asked */
 	iw_u32 queued;
 	iw_u32 dropped; /* pipelined requests beyond the queue whose responses are still to come */
 	struct iw_request_head queue[IW_QUEUE];

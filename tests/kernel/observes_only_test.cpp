@@ -38,9 +38,10 @@ const std::map<std::uint32_t, const char*> kObserving = {
     {BPF_FUNC_sock_from_file, "sock_from_file"},
     {BPF_FUNC_get_socket_cookie, "get_socket_cookie"},
     {BPF_FUNC_sk_cgroup_id, "sk_cgroup_id"},
-    {BPF_FUNC_get_current_cgroup_id, "get_current_cgroup_id"},
+    {BPF_FUNC_skc_lookup_tcp, "skc_lookup_tcp"},  // with a reference,
+    {BPF_FUNC_sk_release, "sk_release"},          // which the verifier wants back
     {BPF_FUNC_get_current_pid_tgid, "get_current_pid_tgid"},
-    {BPF_FUNC_get_current_comm, "get_current_comm"},
+    {BPF_FUNC_get_current_task, "get_current_task"},
 };
 
 // Maps that hold values. Not those through which packets, sockets or calls are redirected.
@@ -65,6 +66,7 @@ const std::map<Kind, std::int64_t> kJudging = {
 };
 const std::set<Kind> kWatching = {
     {BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP},
+    {BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT},
     {BPF_PROG_TYPE_TRACING, BPF_TRACE_ITER},
 };
 

@@ -31,7 +31,7 @@ TEST(HookTable, EveryRowIsNamedAfterItsRungAndSaysWhatIsLostWithoutIt) {
     EXPECT_TRUE(programs.insert(hook.program).second) << hook.program;
     EXPECT_NE(hook.program.find("__"), std::string_view::npos) << hook.program;
     EXPECT_TRUE(hook.rung.starts_with(hook.program.substr(0, hook.program.find("__")))) << hook.program;
-    for (std::string_view text : {hook.signal, hook.gives, hook.without, hook.mend}) EXPECT_FALSE(text.empty());
+    for (std::string_view text : {hook.gives, hook.without, hook.mend}) EXPECT_FALSE(text.empty());
   }
 }
 
@@ -51,7 +51,7 @@ TEST(HookChoice, EverySignalIsUpAtFirst) {
 }
 
 TEST(HookChoice, TheFirstUsableRungOfAHookIsChosen) {
-  const std::size_t map = index_of("iter__flows"), files = index_of("iter__task_file");
+  const std::size_t map = index_of("iter__sockets"), files = index_of("iter__task_file");
   HookStates states = initial_states({});
   EXPECT_TRUE(states[map].chosen);
   EXPECT_FALSE(states[files].chosen);

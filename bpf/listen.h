@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Listeners: what TCP is about to do with a packet that reaches one, decided as TCP decides it (tcp_conn_request(),
+ * tcp_v4_syn_recv_sock()), so that the drops of each listener add up to the namespace's own counters.
+ */
+#ifndef INFERWIRE_LISTEN_H
+#define INFERWIRE_LISTEN_H
+
+#include "tcp.h"
+
+static __always_inline void name_listener(struct iw_listener *l, struct sock *sk, const struct iw_socket *s,
+					  const struct iw_listening *counts)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
+	struct iw_held_key key = {};
+	struct net *net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
+
+	name_of(&sk->__sk_common, &key);
+	__builtin_memcpy(l->local_addr, key.local, 16);
+	l->local_port = key.local_port;
+	l->netns = key.netns;
+	l->family = sk->__sk_common.skc_family;
+	l->accept_queue_length = BPF_CORE_READ(sk, sk_ack_backlog);
+	l->accept_queue_limit = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	l->syn_queue_length = BPF_CORE_READ(icsk, icsk_accept_queue.qlen.counter);
+	l->somaxconn = BPF_CORE_READ(net, core.sysctl_somaxconn);
+	l->max_syn_backlog = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
+	l->cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	l->pid = s->owner_pid;
+	__builtin_memcpy(l->comm, s->comm, sizeof(l->comm));
+	if (counts) {
+		__builtin_memcpy(l->drops, counts->drops, sizeof(l->drops));
+		l->cookies = counts->cookies;
+	}
+}
+
+/* What happened at a listener. */
+#define IW_LISTEN_COOKIE IW_DROP_REASONS
+
+static __noinline int at_listener(struct __sk_buff *skb, struct bpf_sock *sk, struct sock *full, iw_u32 what)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct iw_listening *counts;
+	struct iw_listener l = {};
+	iw_u64 now_ns = bpf_ktime_get_ns();
+
+	counts = bpf_sk_storage_get(&listening, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!counts || !s || !full) {
+		count_stat(IW_STAT_STORAGE_FAILED);
+		return 0;
+	}
+	if (what >= IW_DROP_REASONS) {
+		IW_ADD(counts->cookies, 1);
+		counts->cookies_s = now_ns / 1000000000;
+		return 0;
+	}
+	IW_ADD(counts->drops[what & (IW_DROP_REASONS - 1)], 1);
+	if (counts->told_ns && now_ns - counts->told_ns < 1000000000)
+		return 0;
+	counts->told_ns = now_ns;
+	name_listener(&l, full, s, counts);
+	l.header.kind = IW_REC_LISTEN_DROP;
+	l.header.size_bytes = sizeof(l);
+	l.header.time_ns = now_ns;
+	l.cookie = bpf_get_socket_cookie(skb);
+	l.reason = what;
+	count_stat(IW_STAT_RECORDS_SEEN + IW_REC_LISTEN_DROP);
+	if (bpf_ringbuf_output(&records, &l, sizeof(l), BPF_RB_NO_WAKEUP))
+		count_stat(IW_STAT_RECORDS_LOST + IW_REC_LISTEN_DROP);
+	return 0;
+}
+
+/* Is there a connection that waits for its third ACK, to which this packet belongs? */
+static __noinline int has_request(struct __sk_buff *skb, iw_u32 header_offset)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *found;
+	iw_u32 ports = 0;
+	int state;
+
+	if (bpf_skb_load_bytes(skb, header_offset, &ports, 4))
+		return 0;
+	if (skb->protocol == bpf_htons(0x0800)) {
+		if (bpf_skb_load_bytes(skb, 12, &tuple.ipv4, 8))
+			return 0;
+		__builtin_memcpy(&tuple.ipv4.sport, &ports, 4);
+		found = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	} else {
+		if (bpf_skb_load_bytes(skb, 8, &tuple.ipv6, 32))
+			return 0;
+		__builtin_memcpy(&tuple.ipv6.sport, &ports, 4);
+		found = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!found)
+		return 0;
+	state = found->state;
+	bpf_sk_release(found);
+	return state == IW_TCP_NEW_SYN_RECV;
+}
+
+/* A packet with SYN, or a third ACK, that reaches a listener. */
+static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk, struct packet *p)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct inet_connection_sock *icsk;
+	struct iw_listening *counts;
+	struct sock *full;
+	struct net *net;
+	iw_u32 backlog, limit, requests, most;
+	iw_u8 cookies;
+	int wants_cookie = 0;
+
+	if (!tp || p->flags & (IW_RST | IW_FIN))
+		return 0;
+	icsk = &tp->inet_conn;
+	full = &icsk->icsk_inet.sk;
+	backlog = full->sk_ack_backlog;
+	limit = full->sk_max_ack_backlog;
+	requests = BPF_CORE_READ(icsk, icsk_accept_queue.qlen.counter);
+	net = BPF_CORE_READ(full, __sk_common.skc_net.net);
+	cookies = BPF_CORE_READ(net, ipv4.sysctl_tcp_syncookies);
+	if (!(p->flags & IW_SYN)) {
+		if (backlog <= limit || (BPF_CORE_READ(icsk, icsk_accept_queue.rskq_defer_accept) && !p->bytes))
+			return 0;
+		if (!has_request(skb, p->offset - p->header)) {
+			/* The answer to a cookie, which the listener forgets about. */
+			counts = bpf_sk_storage_get(&listening, sk, 0, 0);
+			if (!counts || !counts->cookies ||
+			    (iw_u32)(bpf_ktime_get_ns() / 1000000000) - counts->cookies_s > 120)
+				return 0;
+		}
+		return at_listener(skb, sk, full, IW_DROP_ACCEPT_QUEUE_FULL);
+	}
+	if (p->flags & IW_ACK)
+		return 0;
+	most = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
+	if (cookies != 2 && requests < limit && backlog <= limit && (cookies || most - requests >= most >> 2))
+		return 0;
+	if (has_request(skb, p->offset - p->header))
+		return 0;
+	if (cookies == 2 || requests >= limit) {
+		if (!cookies)
+			return at_listener(skb, sk, full, IW_DROP_SYN_QUEUE_FULL);
+		wants_cookie = 1;
+	}
+	if (backlog > limit)
+		return at_listener(skb, sk, full, IW_DROP_ACCEPT_QUEUE_FULL);
+	if (wants_cookie)
+		return at_listener(skb, sk, full, IW_LISTEN_COOKIE);
+	if (!cookies && (int)(most - requests) < (int)(most >> 2))
+		return at_listener(skb, sk, full, IW_DROP_MAX_SYN_BACKLOG);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Headers of a packet.
+ */
+#ifndef INFERWIRE_PACKET_H
+#define INFERWIRE_PACKET_H
+
+#include "maps.h"
+
+struct packet {
+	iw_u32 seq;
+	iw_u32 ack;
+	iw_u32 offset; /* of the payload */
+	iw_u32 bytes;  /* of payload */
+	iw_u32 pseudo; /* checksum of the pseudo header, not folded */
+	iw_u16 check;
+	iw_u16 window; /* as on the wire: to be compared with 0 */
+	iw_u8 flags;
+	iw_u8 header; /* bytes of the TCP header */
+};
+#define IW_FIN 0x01
+#define IW_SYN 0x02
+#define IW_RST 0x04
+#define IW_ACK 0x10
+
+static __always_inline iw_u32 sum32(const __be32 *at, int words)
+{
+	iw_u64 sum = 0;
+	int i;
+
+	for (i = 0; i < words; i++)
+		sum += at[i];
+	return (iw_u32)sum + (iw_u32)(sum >> 32);
+}
+
+/* Reads the headers. Returns 0 for TCP over IPv4 or IPv6. */
+static __always_inline int read_packet(struct __sk_buff *skb, struct packet *p)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	iw_u8 *ip = data, *tcp;
+	iw_u32 offset, header;
+	iw_u64 pseudo;
+
+	if ((void *)(ip + 40) > end)
+		return -1;
+	if (ip[0] >> 4 == 4) {
+		if (ip[9] != 6)
+			return -1;
+		offset = (ip[0] & 15) * 4;
+		pseudo = (iw_u64) * (__be32 *)(ip + 12) + *(__be32 *)(ip + 16);
+	} else {
+		if (ip[6] != 6)
+			return -1;
+		offset = 40;
+		pseudo = (iw_u64)sum32((__be32 *)(ip + 8), 4) + sum32((__be32 *)(ip + 24), 4);
+	}
+	tcp = ip + (offset & 0x7f);
+	if ((void *)(tcp + 20) > end)
+		return -1;
+	header = (tcp[12] >> 4) * 4;
+	if (offset + header > skb->len)
+		return -1;
+	p->seq = bpf_ntohl(*(__be32 *)(tcp + 4));
+	p->ack = bpf_ntohl(*(__be32 *)(tcp + 8));
+	p->flags = tcp[13];
+	p->check = *(iw_u16 *)(tcp + 16);
+	p->window = *(iw_u16 *)(tcp + 14);
+	p->header = header;
+	p->offset = offset + header;
+	p->bytes = skb->len - p->offset;
+	p->pseudo = (iw_u32)pseudo + (iw_u32)(pseudo >> 32);
+	return 0;
+}
+
+#endif
