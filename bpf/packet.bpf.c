@@ -750,6 +750,24 @@ static __always_inline int take_usual(struct __sk_buff *skb, struct iw_flow *f, 
 	return taken;
 }
 
+/* Loads the cache lines that a packet of a stream needs, at once: left alone, each would be waited for in turn. */
+#define IW_TOUCH(at) asm volatile("" : : "r"(*(const volatile iw_u32 *)&(at)))
+static __always_inline void touch(const struct iw_flow *f, iw_u32 direction)
+{
+	const struct iw_request *r = &f->record.request;
+
+	IW_TOUCH(r->output_ns);
+	if (direction == IW_IN && f->role == IW_ROLE_SERVER) {
+		IW_TOUCH(r->response_ns);
+		IW_TOUCH(r->gap_delivered[16]);
+		IW_TOUCH(f->unacked[f->unacked_tail & (IW_UNACKED - 1)]);
+		return;
+	}
+	IW_TOUCH(r->chunks);
+	IW_TOUCH(f->parser[direction].line_bytes);
+	IW_TOUCH(*(direction == IW_OUT ? &r->gap_sent[16] : &r->gap_delivered[16]));
+}
+
 /* The advertised window went to 0, or is open again. */
 static __noinline int window_turned(struct iw_flow *f, iw_u32 direction, iw_u64 now_ns)
 {
@@ -1077,10 +1095,10 @@ static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s
 
 /* Looks at the first payload bytes of a connection that is not followed (yet). Returns the flow when it is to be. */
 static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_socket *s,
-						struct packet *p, iw_u32 direction)
+						iw_u32 offset, iw_u32 bytes, iw_u32 direction)
 {
 	iw_u64 head[2] = {};
-	iw_u32 n = p->bytes, status;
+	iw_u32 n = bytes, status;
 	iw_u8 method = 0, role = direction == IW_IN ? IW_ROLE_SERVER : IW_ROLE_CLIENT;
 	int may_request = s->role == IW_ROLE_UNKNOWN || s->role == role;
 
@@ -1089,7 +1107,7 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 	n--;
 	asm volatile("" : "+r"(n));
 	n = (n & 15) + 1; /* as in bound_bytes() */
-	if (bpf_skb_load_bytes(skb, p->offset, head, n))
+	if (bpf_skb_load_bytes(skb, offset, head, n))
 		return 0;
 	if (may_request) {
 		method = iw_method(head[0]);
@@ -1098,8 +1116,9 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 		if (!method && direction == IW_IN && !(s->flags & IW_CONN_MIDWAY) && !s->seen_http) {
 			/* The first segment may be late: then nobody can tell yet. */
 			struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+			struct packet p = {};
 
-			if (tp && iw_after(p->seq, tp->rcv_nxt))
+			if (tp && !read_packet(skb, &p) && iw_after(p.seq, tp->rcv_nxt))
 				method = IW_METHOD_POST;
 		}
 	}
@@ -1185,6 +1204,7 @@ static __noinline struct iw_socket *socket_of(struct bpf_sock *sk)
 		s->port = sk->src_port;
 		return s;
 	}
+	s->mode = IW_MODE_NEW;
 	s->flags = IW_CONN_MIDWAY;
 	begin_counts(s, tp);
 	return s;
@@ -1205,19 +1225,20 @@ static __noinline int on_listener(struct __sk_buff *skb, struct bpf_sock *sk)
 
 /* An RST that the peer cannot have sent: it came another way than the connection's packets, or the peer's socket is on
  * this node, alive. A firewall did (REJECT), or something between. */
-static __noinline int look_at_rst(struct __sk_buff *skb, struct iw_socket *s, struct packet *p)
+static __noinline int look_at_rst(struct __sk_buff *skb, struct iw_socket *s)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *peer;
+	struct packet p = {};
 	iw_u32 ports = 0;
 	iw_u8 ttl = 0, state;
 
-	if (!s || !p)
+	if (!s || read_packet(skb, &p))
 		return 0;
 	if (skb->protocol == bpf_htons(0x0800)) {
 		if (bpf_skb_load_bytes(skb, 8, &ttl, 1) || bpf_skb_load_bytes(skb, 16, &tuple.ipv4.saddr, 4) ||
 		    bpf_skb_load_bytes(skb, 12, &tuple.ipv4.daddr, 4) ||
-		    bpf_skb_load_bytes(skb, p->offset - p->header, &ports, 4))
+		    bpf_skb_load_bytes(skb, p.offset - p.header, &ports, 4))
 			return 0;
 		tuple.ipv4.sport = ports >> 16;
 		tuple.ipv4.dport = ports & 0xffff;
@@ -1225,7 +1246,7 @@ static __noinline int look_at_rst(struct __sk_buff *skb, struct iw_socket *s, st
 	} else {
 		if (bpf_skb_load_bytes(skb, 7, &ttl, 1) || bpf_skb_load_bytes(skb, 24, &tuple.ipv6.saddr, 16) ||
 		    bpf_skb_load_bytes(skb, 8, &tuple.ipv6.daddr, 16) ||
-		    bpf_skb_load_bytes(skb, p->offset - p->header, &ports, 4))
+		    bpf_skb_load_bytes(skb, p.offset - p.header, &ports, 4))
 			return 0;
 		tuple.ipv6.sport = ports >> 16;
 		tuple.ipv6.dport = ports & 0xffff;
@@ -1269,60 +1290,78 @@ static __always_inline int is_rst(struct __sk_buff *skb)
 	return (void *)(ip + 20) <= (void *)(long)skb->data_end && ip[13] & IW_RST;
 }
 
+/* What comes in for a socket without state, or for a listener. Returns the state that a connection has now. */
+static __noinline struct iw_socket *first_in(struct __sk_buff *skb, struct bpf_sock *sk, iw_u32 bytes)
+{
+	sk = bpf_sk_fullsock(sk);
+	if (!sk || sk->protocol != 6)
+		return 0;
+	if (sk->state == BPF_TCP_LISTEN) {
+		on_listener(skb, sk);
+		return 0;
+	}
+	return bytes ? socket_of(sk) : 0;
+}
+
+static __noinline struct iw_socket *first_out(struct bpf_sock *sk)
+{
+	sk = bpf_sk_fullsock(sk);
+	if (!sk || sk->protocol != 6 || sk->state == BPF_TCP_LISTEN)
+		return 0;
+	return socket_of(sk);
+}
+
+/* Only TCP sockets have state: who finds some need not ask further. */
 SEC("cgroup_skb/ingress")
 int cgroup_skb__ingress(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
+	iw_u32 offset = 0, bytes;
+	struct packet p = {};
 	struct iw_socket *s;
 	struct iw_flow *f;
 	struct tcp_sock *tp;
-	struct packet p = {};
 
 	if (!sk)
-		return 1;
-	sk = bpf_sk_fullsock(sk);
-	if (!sk || sk->protocol != 6)
 		return 1;
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (s && rtt_due(s)) {
 		tp = bpf_skc_to_tcp_sock(sk);
-		if (tp && sk->state != BPF_TCP_LISTEN)
+		if (tp && s->mode != IW_MODE_LISTEN)
 			sample_path(s, tp);
 	}
 	if (s && s->mode == IW_MODE_IGNORE) {
-		if (is_rst(skb) && !read_packet(skb, &p))
-			look_at_rst(skb, s, &p);
+		if (is_rst(skb))
+			look_at_rst(skb, s);
 		count_stat(IW_STAT_IGNORED);
 		return 1;
 	}
 	if (s && s->mode == IW_MODE_FOLLOW) {
 		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-		if (f && !read_packet(skb, &p)) {
-			if (p.flags & IW_RST)
-				look_at_rst(skb, s, &p);
-			follow_in(skb, sk, f, &p);
-		}
-		return 1;
-	}
-	if (sk->state == BPF_TCP_LISTEN) {
-		on_listener(skb, sk);
-		return 1;
-	}
-	if (read_packet(skb, &p))
-		return 1;
-	if (s && p.flags & IW_RST)
-		look_at_rst(skb, s, &p);
-	if (!p.bytes)
-		return 1;
-	if (!s) {
-		s = socket_of(sk);
-		if (!s)
+		if (!f)
 			return 1;
+		touch(f, IW_IN);
+		if (read_packet(skb, &p))
+			return 1;
+		if (p.flags & IW_RST)
+			look_at_rst(skb, s);
+		follow_in(skb, sk, f, &p);
+		return 1;
+	}
+	bytes = read_payload(skb, &offset);
+	if (!s || s->mode == IW_MODE_LISTEN)
+		s = first_in(skb, sk, bytes);
+	if (!s)
+		return 1;
+	if (!bytes) {
+		if (is_rst(skb))
+			look_at_rst(skb, s);
+		return 1;
 	}
 	if (!s->ttl)
 		learn_peer(skb, s);
-	f = classify(skb, sk, s, &p, IW_IN);
-	if (f)
+	f = classify(skb, sk, s, offset, bytes, IW_IN);
+	if (f && !read_packet(skb, &p))
 		follow_in(skb, sk, f, &p);
 	return 1;
 }
@@ -1331,14 +1370,12 @@ SEC("cgroup_skb/egress")
 int cgroup_skb__egress(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
+	iw_u32 offset = 0, bytes;
+	struct packet p = {};
 	struct iw_socket *s;
 	struct iw_flow *f;
-	struct packet p = {};
 
 	if (!sk)
-		return 1;
-	sk = bpf_sk_fullsock(sk);
-	if (!sk || sk->protocol != 6)
 		return 1;
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (s && s->mode == IW_MODE_IGNORE) {
@@ -1347,19 +1384,22 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 	}
 	if (s && s->mode == IW_MODE_FOLLOW) {
 		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-		if (f && !read_packet(skb, &p))
+		if (!f)
+			return 1;
+		touch(f, IW_OUT);
+		if (!read_packet(skb, &p))
 			follow_out(skb, sk, f, &p);
 		return 1;
 	}
-	if (read_packet(skb, &p) || !p.bytes || sk->state == BPF_TCP_LISTEN)
+	bytes = read_payload(skb, &offset);
+	if (!bytes)
 		return 1;
-	if (!s) {
-		s = socket_of(sk);
-		if (!s)
-			return 1;
-	}
-	f = classify(skb, sk, s, &p, IW_OUT);
-	if (f)
+	if (!s || s->mode == IW_MODE_LISTEN)
+		s = first_out(sk);
+	if (!s)
+		return 1;
+	f = classify(skb, sk, s, offset, bytes, IW_OUT);
+	if (f && !read_packet(skb, &p))
 		follow_out(skb, sk, f, &p);
 	return 1;
 }

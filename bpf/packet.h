@@ -33,6 +33,23 @@ static __always_inline iw_u32 sum32(const __be32 *at, int words)
 	return (iw_u32)sum + (iw_u32)(sum >> 32);
 }
 
+/* Where the payload of a TCP packet begins, and how long it is: all that a look at its first bytes needs. */
+static __always_inline iw_u32 read_payload(struct __sk_buff *skb, iw_u32 *offset)
+{
+	iw_u8 *ip = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	iw_u32 at;
+
+	if (ip + 40 > end)
+		return 0;
+	at = ip[0] >> 4 == 4 ? (ip[0] & 15) * 4 : 40;
+	ip += at & 0x7f;
+	if (ip + 20 > end)
+		return 0;
+	at += (ip[12] >> 4) * 4;
+	*offset = at;
+	return skb->len > at ? skb->len - at : 0;
+}
+
 /* Reads the headers. Returns 0 for TCP over IPv4 or IPv6. */
 static __always_inline int read_packet(struct __sk_buff *skb, struct packet *p)
 {

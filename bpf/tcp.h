@@ -157,16 +157,23 @@ static __always_inline void add_rtt(struct iw_socket *s, struct tcp_sock *tp, iw
 	add_time(&sums->queueing, rtt_us > least ? rtt_us - least : 0);
 }
 
-/* The round trip of the segment that was acknowledged last, at most once per round trip. */
+/* A sample costs about as much as five ignored packets. */
+#define IW_RTT_INTERVAL_NS 100000000ull
+
+/* The round trip of the segment that was acknowledged last; at most once per round trip and IW_RTT_INTERVAL_NS. */
 static __noinline int sample_path(struct iw_socket *s, struct tcp_sock *tp)
 {
+	iw_u64 wait_ns;
 	iw_u32 stamp, rtt;
 
 	if (!s || !tp)
 		return 0;
 	stamp = (iw_u32)tp->rack.mstamp;
 	rtt = tp->rack.rtt_us;
-	s->rtt_next = (iw_u32)bpf_jiffies64() + 1 + (iw_u32)((iw_u64)(tp->srtt_us >> 3) * 1000 / jiffy_ns);
+	wait_ns = (iw_u64)(tp->srtt_us >> 3) * 1000;
+	if (wait_ns < IW_RTT_INTERVAL_NS)
+		wait_ns = IW_RTT_INTERVAL_NS;
+	s->rtt_next = (iw_u32)bpf_jiffies64() + (iw_u32)(wait_ns / jiffy_ns) + 1;
 	if (stamp == s->rtt_stamp || !rtt)
 		return 0;
 	s->rtt_stamp = stamp;

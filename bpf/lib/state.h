@@ -178,27 +178,28 @@ struct iw_send {
 	iw_u32 pad0;
 };
 
-/* In the kernel's storage a value begins 8 bytes after a cache line does. */
+/* In the kernel's storage a value begins 8 bytes after a cache line does, with a pointer that every look-up reads: what
+ * every packet needs shares its line. */
 struct iw_flow {
-	struct iw_record record; /* what leaves, in place; its end is hot */
-	iw_u32 lock;		 /* ingress */
-	iw_u32 live;		 /* record.request is a request that has begun and has not been emitted */
-	iw_u32 finish;		 /* the current request is complete: emit it */
+	iw_u32 lock;   /* ingress */
+	iw_u32 live;   /* record.request is a request that has begun and has not been emitted */
+	iw_u32 finish; /* the current request is complete: emit it */
 	iw_u32 ranges_used;
 	iw_u32 expected[2];  /* next sequence number by direction */
 	iw_u32 unacked_head; /* written by egress */
 	iw_u32 unacked_tail; /* written by ingress */
 	iw_u32 sends_head;
-	iw_u32 srtt_us; /* last seen, to notice new samples */
-	iw_u64 rtt_next_ns;
+	iw_u32 alone_us;    /* low bits of when the oldest content in flight left, if it left alone; else 0 */
 	iw_u8 synced[2];    /* expected is valid */
 	iw_u8 gap_guess[2]; /* edges below the latest gaps: sent (client: delivered), delivered */
 	iw_u8 role;	    /* as in record.conn */
 	iw_u8 first_sent;   /* the current request's first chunk was reported */
 	iw_u8 fin_in;	    /* the peer's FIN came in: it takes one sequence number */
 	iw_u8 zero;	    /* bit by direction: the last packet's window was 0 */
+	iw_u64 rtt_next_ns;
+	iw_u32 srtt_us; /* last seen, to notice new samples */
 	iw_u32 netns;
-	iw_u32 alone_us;	    /* low bits of when the oldest content in flight left, if it left alone; else 0 */
+	struct iw_record record;    /* what leaves, in place; its end is hot */
 	struct iw_parser parser[2]; /* by direction */
 	iw_u32 unacked[IW_UNACKED]; /* sequence numbers after content in flight */
 	struct iw_send sends[IW_SENDS];

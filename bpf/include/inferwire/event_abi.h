@@ -256,7 +256,7 @@ struct iw_request {
 struct iw_record {
 	struct iw_header header;
 	struct iw_conn conn;
-	struct iw_request request; /* last: bpf/lib/state.h goes on with what is as hot as its end */
+	struct iw_request request;
 };
 
 #define IW_VIEW_SENT 1

@@ -2,7 +2,7 @@
 // What the packet programs cost, by the kernel's own accounting (bpf_stats), beside programs that do nothing ("empty")
 // or the least that a program which knows its stream must do ("base").
 //
-//   inferwire-program-cost measure --load FILE --baseline FILE --object NAME=FILE...
+//   inferwire-program-cost measure --load FILE --baseline FILE --object NAME=FILE... [--program PROGRAM,...]
 //       The load's server and its client run in a cgroup each, and each cgroup has program instances of its own, so
 //       the four kinds of packet keep apart:
 //         server egress   chunks go out       client ingress   chunks come in
@@ -105,7 +105,8 @@ std::vector<ProgramSet> load_sets(const Options& options) {
   }
   for (const auto& object : options.objects) {
     const std::string file = file_of(object);
-    sets.push_back({object.substr(0, object.find('=')), load_packet_programs(file), load_packet_programs(file)});
+    sets.push_back({object.substr(0, object.find('=')), load_packet_programs(file, options.programs),
+                    load_packet_programs(file, options.programs)});
   }
   return sets;
 }
@@ -206,6 +207,8 @@ int main(int argc, char** argv) {
   for (auto* command : {measuring, holding}) {
     command->add_option("--baseline", options.baseline, "baseline.bpf.o")->required();
     command->add_option("--object", options.objects, "NAME=packet.bpf.o, once for each variant");
+    command->add_option("--program", options.programs, "of the objects; all but iterators if there is none")
+        ->delimiter(',');
   }
   measuring->get_option("--object")->required();
   measuring->add_option("--load", options.load, "inferwire-load")->required();
@@ -215,8 +218,6 @@ int main(int argc, char** argv) {
   measuring->add_option("--seconds", options.seconds, "length of one slice");
   measuring->add_option("--seed", options.seed, "of the order");
   measuring->add_option("--traffic", options.only, "only these: stream, echo, small");
-  holding->add_option("--program", options.programs, "of the objects; all but iterators if there is none")
-      ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   libbpf_set_print(print_warnings);
   return measuring->parsed() ? measure(options) : hold(options);
