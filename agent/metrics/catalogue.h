@@ -15,7 +15,7 @@ namespace inferwire::metrics {
 
 enum class MetricType : std::uint8_t { kCounter, kGauge, kHistogram };
 
-enum class Section : std::uint8_t { kRequests, kAgent };
+enum class Section : std::uint8_t { kRequests, kTcp, kAgent };
 
 enum class FamilyId : std::uint16_t {
 #define IW_FAMILY(id, ...) id,

@@ -42,6 +42,26 @@ constexpr LabelMeaning kLabelMeanings[] = {
      "TTFT: `server` (last request byte in to first content handed to TCP), `user` (first request byte to first "
      "content acknowledged; at a client: come in; from the SYN on a new connection). Gaps: `sent`, `delivered`"},
     {"source", "`wire`: told by the response itself; `scrape`: from the server's own metrics"},
+    {"direction",
+     "`sent`, `received`. Zero windows: whose window was closed, `sent`: the one that this side announced, `received`: "
+     "the peer's"},
+    {"peer",
+     "what kind of service is behind the port: `object_store` `model_hub` `vector_db` `sql` `cache` `dns` `nccl` "
+     "`kv_transfer` `gateway` `inference` `other`. Configured by `peers`; else `inference` where this workload had LLM "
+     "requests on that port, else by the usual ports of databases, caches and DNS"},
+    {"type", "why a segment was sent again: `syn` `synack` `fast` `rto` `tlp` (tail loss probe) `other`"},
+    {"result", "`ok` `refused` `reset` `timeout` `unreachable` `aborted` (closed by the caller before an answer)"},
+    {"cause",
+     "`no_listener` `listen_queue_full` `abort_on_close` (closed with unread data) `abort_on_linger` `abort_on_data` "
+     "`on_data_after_close` `stale_reuse` `keepalive_timeout` `user_timeout` `memory` `invalid_segment` `firewall` "
+     "(not sent by the peer itself) `peer` `unknown`"},
+    {"state",
+     "TCP state as the kernel calls it: `established` `syn_sent` `syn_recv` `fin_wait1` `fin_wait2` `time_wait` `close` "
+     "`close_wait` `last_ack` `closing`"},
+    {"event",
+     "something was not seen: `no_slot` `lock_busy` `hole_dropped` `resync` `pipeline_full` `overlong` `malformed`; "
+     "something was counted nowhere else: `storage_failed` `counts_full` `sums_full`; nothing was lost: `hole_kept` "
+     "`suspect` `suspect_dropped` `not_http` `listener_bytes` `resets_no_socket` `followed` `ignored` `flows`"},
     {"version", "release"},
     {"revision", "commit of the source"},
     {"mode",
@@ -51,8 +71,12 @@ constexpr LabelMeaning kLabelMeanings[] = {
     {"hook", "kernel function or attach point"},
     {"rung", "kind of program that is attached there, such as `tp_btf`; `none` if nothing could be"},
     {"signal", "what is promised to be measured"},
-    {"reason", "why a signal is missing; empty if it is there"},
-    {"kind", "kind of record: `final` (a request has ended), `partial` (a request that goes on), `delivery` (tracing)"},
+    {"reason",
+     "signals: why it is missing; empty if it is there. Listen drops: `accept_queue_full` (ListenOverflows), "
+     "`syn_queue_full` (TCPReqQFullDrop), `max_syn_backlog`, `other`; together they are ListenDrops"},
+    {"kind",
+     "kind of record: `final` (a request has ended), `partial` (a request that goes on), `delivery` (tracing), `reset`, "
+     "`listen_drop`"},
     {"where", "`ring_buffer`: on the way from the kernel; `jsonl`: on the way to the file of records"},
     {"map", "name of a kernel map"},
     {"program", "name of a kernel program"},
@@ -133,6 +157,11 @@ std::string catalogue_markdown() {
       "Units are seconds and bytes. A family without a series is not exported. Histograms have the usual `_bucket`, "
       "`_sum` and `_count`.\n\n";
   doc += "## Requests and streams\n\n" + family_rows(Section::kRequests);
+  doc +=
+      "\n## TCP\n\n"
+      "Of every TCP connection of the node, whatever it carries; counted in the kernel, as the kernel's own counters "
+      "are (`nstat`, `ss`), and read every `partial_interval`. `port` is the listener's.\n\n" +
+      family_rows(Section::kTcp);
   doc += "\n## The agent itself\n\n" + family_rows(Section::kAgent);
   doc +=
       "\n## Labels\n\n"
@@ -144,7 +173,8 @@ std::string catalogue_markdown() {
       "that sums stay exact; `inferwire_series_limit_hits_total` counts the values that went there. (A gauge that "
       "cannot be added up leaves them out instead.) The series of a workload that is gone stay for 60 seconds.\n";
   doc += "\n## Histogram edges\n\n" + edge_rows();
-  doc += "\nUsers can add edges, " + std::to_string(kEdgesMax) + " in all at most, so that an objective sits on one.\n";
+  doc += "\nUsers can add edges to gaps and durations, " + std::to_string(kEdgesMax) +
+         " in all at most, so that an objective sits on one.\n";
   return doc;
 }
 

@@ -18,6 +18,10 @@ constexpr double kPhaseEdges[] = {.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 
 constexpr double kDeliveryEdges[] = {1, 2, 4, 8, 16, 32, 64};
 constexpr double kByteEdges[] = {256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864};
 constexpr double kScrapeEdges[] = {.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1};
+#define IW_EDGE_IN_SECONDS(edge_us) edge_us / 1e6,
+constexpr double kTcpEdges[] = {IW_TCP_EDGES(IW_EDGE_IN_SECONDS)};
+#undef IW_EDGE_IN_SECONDS
+static_assert(std::size(kTcpEdges) == IW_TCP_EDGES_COUNT);
 
 std::string number_text(double value) {
   char buffer[64];
@@ -43,6 +47,8 @@ std::span<const double> default_edges(EdgesId id) {
       return kByteEdges;
     case EdgesId::kScrapes:
       return kScrapeEdges;
+    case EdgesId::kTcp:
+      return kTcpEdges;
   }
   return {};
 }
@@ -63,6 +69,8 @@ std::string_view edges_name(EdgesId id) {
       return "bytes";
     case EdgesId::kScrapes:
       return "scrapes";
+    case EdgesId::kTcp:
+      return "tcp";
   }
   return "none";
 }

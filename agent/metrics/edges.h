@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "agent/base/result.h"
+#include "inferwire/event_abi.h"
 
 namespace inferwire::metrics {
 
-// As many as the kernel's histograms hold (IW_GAP_EDGES_MAX).
-inline constexpr std::size_t kEdgesMax = 32;
+// As many as the kernel's histograms hold.
+inline constexpr std::size_t kEdgesMax = IW_GAP_EDGES_MAX;
 
 enum class EdgesId : std::uint8_t {
   kNone,        // not a histogram
@@ -24,8 +25,9 @@ enum class EdgesId : std::uint8_t {
   kDeliveries,  // chunks
   kBytes,
   kScrapes,  // seconds
+  kTcp,      // seconds: round trips, handshakes, waits; the kernel's own, nobody can add to them
 };
-inline constexpr std::size_t kEdgesIdCount = 7;
+inline constexpr std::size_t kEdgesIdCount = 8;
 
 std::span<const double> default_edges(EdgesId id);
 

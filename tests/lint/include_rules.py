@@ -24,7 +24,7 @@ PROJECT = {
     "bpf/lib": ["inferwire"],
     "bpf": ["inferwire", "bpf/lib"],
     "agent/base": [],
-    "agent/metrics": ["agent/base"],
+    "agent/metrics": ["agent/base", "inferwire"],
     "agent/decode": ["agent/base", "inferwire", "bpf/lib"],
     "agent/model": ["agent/base", "agent/decode", "agent/metrics", "inferwire"],
     "agent/host": ["agent/base"],
