@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace inferwire::model {
 
@@ -20,5 +21,8 @@ struct Identity {
 
   bool operator==(const Identity&) const = default;
 };
+
+// The label `workload`.
+inline std::string_view workload_of(const Identity& who) { return who.workload.empty() ? who.comm : who.workload; }
 
 }  // namespace inferwire::model

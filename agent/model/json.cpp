@@ -4,22 +4,14 @@
 #include <array>
 #include <cstdio>
 
-#include "agent/model/json_writer.h"
-
 namespace inferwire::model {
 namespace {
 
-constexpr int kSchemaVersion = 1;
-
 void write_who(JsonWriter& json, const Request& request, const Identity& identity) {
-  json.known_member("node", identity.node);
-  json.known_member("namespace", identity.name_space);
-  json.known_member("workload", identity.workload);
-  json.known_member("pod", identity.pod);
-  json.known_member("container", identity.container);
-  const std::uint32_t pid = identity.pid != 0 ? identity.pid : request.pid;
-  if (pid != 0) json.member("pid", pid);
-  json.known_member("comm", identity.comm.empty() ? request.comm : identity.comm);
+  Identity who = identity;
+  if (who.pid == 0) who.pid = request.pid;
+  if (who.comm.empty()) who.comm = request.comm;
+  write_owner(json, who);
   json.member("local", request.local);
   json.member("remote", request.remote);
   json.member("conn_id", connection_id(request.cookie));
@@ -173,6 +165,16 @@ std::string connection_id(std::uint64_t cookie) {
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(cookie));
   return digits;
+}
+
+void write_owner(JsonWriter& json, const Identity& who) {
+  json.known_member("node", who.node);
+  json.known_member("namespace", who.name_space);
+  json.known_member("workload", who.workload);
+  json.known_member("pod", who.pod);
+  json.known_member("container", who.container);
+  if (who.pid != 0) json.member("pid", who.pid);
+  json.known_member("comm", who.comm);
 }
 
 std::string to_json_line(const Request& request, const Identity& identity) {

@@ -31,6 +31,48 @@ constexpr std::array<std::string_view, IW_PHASES_MAX> kClientPhases = {"send", "
                                                                        "",     "first_read", "stream", "drain"};
 constexpr std::array<std::string_view, IW_RETRANS_TYPES> kRetransmitTypes = {"fast", "rto", "tlp", "other"};
 
+constexpr std::array<std::string_view, IW_REC_KINDS> kRecordKinds = {"",         "final", "partial",
+                                                                     "delivery", "reset", "listen_drop"};
+constexpr std::array<std::string_view, 2> kDirections = {"received", "sent"};
+constexpr std::array<std::string_view, IW_RETRANSMIT_TYPES> kSegmentTypes = {"syn", "synack", "fast",
+                                                                            "rto", "tlp",    "other"};
+constexpr std::array<std::string_view, IW_CONNECT_RESULTS> kConnectResults = {"ok",      "refused",     "reset",
+                                                                              "timeout", "unreachable", "aborted"};
+constexpr std::array<std::string_view, IW_RESET_CAUSES> kResetCauses = {
+    "no_listener",          "listen_queue_full", "abort_on_close",    "abort_on_linger", "abort_on_data",
+    "on_data_after_close",  "stale_reuse",       "keepalive_timeout", "user_timeout",    "memory",
+    "invalid_segment",      "firewall",          "peer",              "unknown"};
+constexpr std::array<std::string_view, IW_DROP_REASONS> kDropReasons = {"accept_queue_full", "syn_queue_full",
+                                                                        "max_syn_backlog", "other"};
+// include/net/tcp_states.h.
+constexpr std::array<std::string_view, 13> kSocketStates = {
+    "",          "established", "syn_sent",   "syn_recv", "fin_wait1", "fin_wait2",   "time_wait",
+    "close",     "close_wait",  "last_ack",   "listen",   "closing",   "new_syn_recv"};
+
+struct StatName {
+  std::size_t stat;
+  std::string_view name;
+};
+constexpr StatName kPacketPathEvents[] = {{IW_STAT_NO_SLOT, "no_slot"},
+                                          {IW_STAT_LOCK_BUSY, "lock_busy"},
+                                          {IW_STAT_HOLE_DROPPED, "hole_dropped"},
+                                          {IW_STAT_HOLE_KEPT, "hole_kept"},
+                                          {IW_STAT_RESYNC, "resync"},
+                                          {IW_STAT_SUSPECT, "suspect"},
+                                          {IW_STAT_SUSPECT_DROPPED, "suspect_dropped"},
+                                          {IW_STAT_NOT_HTTP, "not_http"},
+                                          {IW_STAT_PIPELINE_FULL, "pipeline_full"},
+                                          {IW_STAT_STORAGE_FAILED, "storage_failed"},
+                                          {IW_STAT_COUNTS_FULL, "counts_full"},
+                                          {IW_STAT_IGNORED, "ignored"},
+                                          {IW_STAT_LISTENER_BYTES, "listener_bytes"},
+                                          {IW_STAT_OVERLONG, "overlong"},
+                                          {IW_STAT_FOLLOWED, "followed"},
+                                          {IW_STAT_MALFORMED, "malformed"},
+                                          {IW_STAT_FLOWS, "flows"},
+                                          {IW_STAT_SUMS_FULL, "sums_full"},
+                                          {IW_STAT_RESETS_NO_SOCKET, "resets_no_socket"}};
+
 struct RouteName {
   std::uint8_t id;
   std::string_view path;
@@ -76,6 +118,21 @@ std::string_view phase_name(std::uint8_t role, int phase) {
 
 std::string_view retransmit_type_name(int type) {
   return at_or_empty(kRetransmitTypes, static_cast<std::size_t>(type));
+}
+
+std::string_view record_kind_name(std::size_t kind) { return at_or_empty(kRecordKinds, kind); }
+std::string_view direction_name(std::size_t direction) { return at_or_empty(kDirections, direction); }
+std::string_view segment_type_name(std::size_t type) { return at_or_empty(kSegmentTypes, type); }
+std::string_view connect_result_name(std::size_t result) { return at_or_empty(kConnectResults, result); }
+std::string_view reset_cause_name(std::size_t cause) { return at_or_empty(kResetCauses, cause); }
+std::string_view drop_reason_name(std::size_t reason) { return at_or_empty(kDropReasons, reason); }
+std::string_view socket_state_name(std::size_t state) { return at_or_empty(kSocketStates, state); }
+
+std::string_view packet_path_event_name(std::size_t stat) {
+  for (const StatName& event : kPacketPathEvents) {
+    if (event.stat == stat) return event.name;
+  }
+  return {};
 }
 
 std::string code_label(std::uint16_t code) {

@@ -3,6 +3,7 @@
 // not break anything.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -41,6 +42,18 @@ std::string_view phase_name(std::uint8_t role, int phase);
 
 // IW_RETRANS_TYPES in order: "fast", "rto", "tlp", "other".
 std::string_view retransmit_type_name(int type);
+
+// Kinds that come through the ring buffer, IW_REC_FINAL to IW_REC_KINDS - 1: "final", "partial", ...
+std::string_view record_kind_name(std::size_t kind);
+
+// The TCP families' labels: docs/metrics.md.
+std::string_view direction_name(std::size_t direction);      // IW_DIRECTION_*
+std::string_view segment_type_name(std::size_t type);        // IW_RETRANSMIT_*: "syn", "synack", "fast", ...
+std::string_view connect_result_name(std::size_t result);    // IW_CONNECT_*
+std::string_view reset_cause_name(std::size_t cause);        // IW_RESET_*
+std::string_view drop_reason_name(std::size_t reason);       // IW_DROP_*
+std::string_view socket_state_name(std::size_t state);       // the kernel's number: 1 "established", 8 "close_wait"
+std::string_view packet_path_event_name(std::size_t stat);   // IW_STAT_*; "" for those that are no events
 
 // Label value of a status code: exact for the codes of the contract, else its class ("2xx"), "" without a response.
 std::string code_label(std::uint16_t code);

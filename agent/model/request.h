@@ -19,6 +19,10 @@ using OptionalNs = std::optional<std::uint64_t>;
 
 struct Clock {
   std::int64_t mono_to_unix_offset_ns = 0;  // unix = monotonic + offset
+
+  std::int64_t unix_ns(std::uint64_t mono_ns) const {
+    return static_cast<std::int64_t>(mono_ns + static_cast<std::uint64_t>(mono_to_unix_offset_ns));
+  }
 };
 
 // Gaps between deliveries with content, in one view.

@@ -18,7 +18,7 @@ std::uint64_t since(std::uint64_t earlier_ns, std::uint64_t now_ns) {
 
 }  // namespace
 
-std::string RequestTracker::top_json(std::uint64_t now_ns, std::size_t open_shown) const {
+std::string RequestTracker::top_json(std::uint64_t now_ns, const TcpModel* tcp, std::size_t open_shown) const {
   const auto silence_ns = [&](const View& view) {
     return view.last_content_ns == 0 || view.ended ? std::uint64_t{0} : since(view.last_content_ns, now_ns);
   };
@@ -74,6 +74,8 @@ std::string RequestTracker::top_json(std::uint64_t now_ns, std::size_t open_show
     json.end_object();
   }
   json.end_array();
+
+  if (tcp != nullptr) tcp->write_top(json);
 
   json.begin_object("last_minute");
   json.member("finished", history_.finished_last_minute(now_ns));

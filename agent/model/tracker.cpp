@@ -55,9 +55,6 @@ auto identity_tie(const Identity& who) {
   return std::tie(who.name_space, who.workload, who.pod, who.container, who.node, who.comm, who.pid);
 }
 
-// The label W: docs/metrics.md.
-std::string_view workload_of(const Identity& who) { return who.workload.empty() ? who.comm : who.workload; }
-
 int last_phase(const Request& request) {
   for (int phase = IW_PHASES_MAX - 1; phase >= 0; --phase) {
     if (request.phases_ns[static_cast<std::size_t>(phase)]) return phase;
@@ -366,13 +363,16 @@ RequestTracker::OwnerKey RequestTracker::owner_key(const Identity& who, std::uin
 }
 
 void RequestTracker::on_stats(std::span<const std::uint64_t> stats) {
-  constexpr std::pair<std::size_t, std::string_view> kKinds[] = {
-      {IW_REC_FINAL, "final"}, {IW_REC_PARTIAL, "partial"}, {IW_REC_DELIVERY, "delivery"}};
   IW_CHECK(stats.size() >= IW_STAT_MAX);
-  for (const auto& [kind, name] : kKinds) {
+  for (std::size_t kind = IW_REC_FINAL; kind < IW_REC_KINDS; ++kind) {
+    const std::string_view name = record_kind_name(kind);
     registry_.set(FamilyId::kRecordsTotal, {name}, static_cast<double>(stats[IW_STAT_RECORDS_SEEN + kind]));
     registry_.set(FamilyId::kRecordsLostTotal, {name, "ring_buffer"},
                   static_cast<double>(stats[IW_STAT_RECORDS_LOST + kind]));
+  }
+  for (std::size_t stat = 0; stat < IW_STAT_MAX; ++stat) {
+    const std::string_view event = packet_path_event_name(stat);
+    if (!event.empty()) registry_.set(FamilyId::kPacketPathEventsTotal, {event}, static_cast<double>(stats[stat]));
   }
 }
 

@@ -33,6 +33,7 @@
 #include "agent/model/identity.h"
 #include "agent/model/names.h"
 #include "agent/model/request.h"
+#include "agent/model/tcp.h"
 #include "inferwire/event_abi.h"
 
 namespace inferwire::model {
@@ -93,8 +94,8 @@ class RequestTracker {
   void flush_counts();
 
   // What is open now and the last minute's worst: docs/records.md. At most `open_shown` open requests, those with the
-  // longest silence first.
-  std::string top_json(std::uint64_t now_ns, std::size_t open_shown = 200) const;
+  // longest silence first. With `tcp` also listeners and connections.
+  std::string top_json(std::uint64_t now_ns, const TcpModel* tcp = nullptr, std::size_t open_shown = 200) const;
 
   TrackerStatus status() const;
   const History& history() const { return history_; }

@@ -177,8 +177,13 @@ TEST(Schema, EveryFieldIsDocumented) {
   std::ifstream page_file(std::string(INFERWIRE_SOURCE_DIR) + "/docs/records.md");
   const std::string page((std::istreambuf_iterator<char>(page_file)), std::istreambuf_iterator<char>());
   const json loaded = json::parse(schema_file);
-  for (const auto& [name, rule] : loaded["properties"].items()) {
-    EXPECT_NE(page.find("`" + name), page.npos) << name << " is not in docs/records.md";
+  for (const char* type : {"request", "reset", "listen_drop"}) {
+    const std::size_t begin = page.find("## `type`: `" + std::string(type) + "`");
+    ASSERT_NE(begin, page.npos) << type;
+    const std::string section = page.substr(begin, page.find("\n## ", begin + 1) - begin);
+    for (const auto& [name, rule] : loaded["$defs"][type]["properties"].items()) {
+      EXPECT_NE(section.find("`" + name), section.npos) << name << " of " << type << " is not in docs/records.md";
+    }
   }
 }
 

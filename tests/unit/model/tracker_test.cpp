@@ -8,6 +8,7 @@
 #include <string>
 
 #include "agent/base/result.h"
+#include "tests/unit/model/metric_sum.h"
 #include "tests/unit/model/record_builder.h"
 
 namespace inferwire::model {
@@ -38,27 +39,9 @@ class TrackerTest : public ::testing::Test {
   }
 
   // Sum over the series whose labels have all of `wanted`; histograms: how many were observed.
-  double total(FamilyId id, const std::map<std::string, std::string>& wanted = {}) { return of(id, wanted, false); }
-  double histogram_sum(FamilyId id, const std::map<std::string, std::string>& wanted = {}) {
-    return of(id, wanted, true);
-  }
-  double of(FamilyId id, const std::map<std::string, std::string>& wanted, bool value_of_histogram) {
-    const auto snapshot = registry->snapshot();
-    const auto* family = snapshot->find(id);
-    double sum = 0;
-    if (family == nullptr) return 0;
-    for (const auto& series : family->series) {
-      bool matches = true;
-      for (const auto& [label, value] : wanted) {
-        const int index = family->family->label_index(label);
-        EXPECT_GE(index, 0) << label;
-        matches = matches && (*series.label_values)[static_cast<std::size_t>(index)] == value;
-      }
-      if (!matches) continue;
-      const bool count = family->family->type == metrics::MetricType::kHistogram && !value_of_histogram;
-      sum += count ? static_cast<double>(series.count) : series.value;
-    }
-    return sum;
+  double total(FamilyId id, const test::Wanted& wanted = {}) { return test::metric_sum(*registry, id, wanted, true); }
+  double histogram_sum(FamilyId id, const test::Wanted& wanted = {}) {
+    return test::metric_sum(*registry, id, wanted, false);
   }
 
   static RecordBuilder open_stream(double first_content_ms = 100) {
@@ -399,7 +382,7 @@ TEST_F(TrackerTest, OnceReadsWereSeenAnUnreadRequestWaitsForItsApplication) {
 
 TEST_F(TrackerTest, TopShowsAtMostAsManyAsAsked) {
   for (std::uint64_t cookie = 1; cookie <= 5; ++cookie) partial(open_stream().cookie(cookie), 101);
-  const json top = json::parse(tracker->top_json(at_ms(200), 2));
+  const json top = json::parse(tracker->top_json(at_ms(200), nullptr, 2));
   EXPECT_EQ(top["open"].size(), 2u);
   EXPECT_EQ(top["open_omitted"], 3);
 }
