@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <numeric>
 #include <utility>
 
 #include "agent/base/log.h"
@@ -80,17 +81,17 @@ RecordWriter::RecordWriter(RecordWriterOptions options, base::UniqueFd fd)
 
 RecordWriter::~RecordWriter() { stop(std::chrono::seconds(2)); }
 
-bool RecordWriter::write(std::string line) {
-  IW_CHECK(line.find('\n') == std::string::npos);
+bool RecordWriter::write(std::string line, std::size_t kind) {
+  IW_CHECK(line.find('\n') == std::string::npos && kind < kKindsMax);
   line += '\n';
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || queue_bytes_ + line.size() > options_.queue_bytes_max) {
-      ++lost_;
+      ++lost_[kind];
       return false;
     }
     queue_bytes_ += line.size();
-    queue_.push_back(std::move(line));
+    queue_.push_back({std::move(line), kind});
   }
   changed_.notify_one();
   return true;
@@ -123,7 +124,12 @@ std::uint64_t RecordWriter::written() const {
 
 std::uint64_t RecordWriter::lost() const {
   const std::lock_guard lock(mutex_);
-  return lost_;
+  return std::accumulate(lost_.begin(), lost_.end(), std::uint64_t{0});
+}
+
+std::uint64_t RecordWriter::lost(std::size_t kind) const {
+  const std::lock_guard lock(mutex_);
+  return lost_[kind];
 }
 
 bool RecordWriter::out_of_patience() const {
@@ -145,17 +151,17 @@ void RecordWriter::run() {
       continue;
     }
     if (stopping_ && Clock::now() >= deadline_) {
-      lost_ += queue_.size();
+      for (const Line& line : queue_) ++lost_[line.kind];
       queue_.clear();
       return;
     }
-    const std::string line = std::move(queue_.front());
+    const Line line = std::move(queue_.front());
     queue_.pop_front();
-    queue_bytes_ -= line.size();
+    queue_bytes_ -= line.text.size();
     lock.unlock();
-    const bool out = write_line(line);
+    const bool out = write_line(line.text);
     lock.lock();
-    ++(out ? written_ : lost_);
+    ++(out ? written_ : lost_[line.kind]);
   }
 }
 

@@ -4,6 +4,7 @@
 // counted (inferwire_records_lost_total, where="jsonl"). After stop(): lines given = written() + lost(), exactly.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -34,9 +35,11 @@ class RecordWriter {
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
+  static constexpr std::size_t kKindsMax = 8;
+
   // One object without its line end. Each line is handed to the system whole and at once, not when a buffer is full.
-  // False: lost. By any thread.
-  bool write(std::string line);
+  // `kind`: what the caller counts losses by, below kKindsMax. False: lost. By any thread.
+  bool write(std::string line, std::size_t kind = 0);
 
   // Opens the path anew before the next line (log rotation; from SIGHUP by way of the daemon, not in a signal
   // handler). If it cannot be opened the old file goes on. No effect on standard output.
@@ -48,8 +51,14 @@ class RecordWriter {
 
   std::uint64_t written() const;
   std::uint64_t lost() const;
+  std::uint64_t lost(std::size_t kind) const;
 
  private:
+  struct Line {
+    std::string text;
+    std::size_t kind;
+  };
+
   explicit RecordWriter(RecordWriterOptions options, base::UniqueFd fd);
 
   void run();
@@ -68,10 +77,10 @@ class RecordWriter {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> queue_;
+  std::deque<Line> queue_;
   std::size_t queue_bytes_ = 0;
   std::uint64_t written_ = 0;
-  std::uint64_t lost_ = 0;
+  std::array<std::uint64_t, kKindsMax> lost_{};
   bool reopen_ = false;
   bool stopping_ = false;
   std::chrono::steady_clock::time_point deadline_;  // valid once stopping_
