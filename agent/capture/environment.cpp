@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/capture/environment.h"
 
+#include <bpf/btf.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <memory>
 #include <sstream>
 
 namespace inferwire::capture {
@@ -185,6 +188,25 @@ base::Result<void> check_capabilities() {
                       "run it in the host's user namespace (docker: --userns=host, Kubernetes: hostUsers: true)");
   }
   return {};
+}
+
+std::vector<std::string> reset_reasons() {
+  constexpr std::string_view kPrefix = "SK_RST_REASON_";
+  std::vector<std::string> names;
+  const std::unique_ptr<btf, decltype(&btf__free)> types(btf__load_vmlinux_btf(), btf__free);
+  const int id = types ? btf__find_by_name_kind(types.get(), "sk_rst_reason", BTF_KIND_ENUM) : -1;
+  if (id < 0) return names;
+  const btf_type* type = btf__type_by_id(types.get(), static_cast<std::uint32_t>(id));
+  for (std::uint32_t i = 0; i < btf_vlen(type); ++i) {
+    const auto& value = btf_enum(type)[i];
+    std::string_view name = btf__name_by_offset(types.get(), value.name_off);
+    if (!name.starts_with(kPrefix) || value.val < 0 || value.val > 255) continue;
+    name.remove_prefix(kPrefix.size());
+    const auto at = static_cast<std::size_t>(value.val);
+    if (names.size() <= at) names.resize(at + 1);
+    for (const char c : name) names[at] += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return names;
 }
 
 }  // namespace inferwire::capture

@@ -8,39 +8,23 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "agent/base/handle.h"
 #include "agent/capture/environment.h"
 #include "agent/capture/packet_skeleton.h"
+#include "agent/capture/sums_map.h"
+#include "agent/capture/walk.h"
 
 namespace inferwire::capture {
 namespace {
-
-// A row of the counts map that has not changed for this many reads is deleted when the map fills up.
-constexpr std::uint32_t kIdleReads = 60;
 
 std::uint64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(now.tv_nsec);
 }
-
-struct CountKeyHash {
-  std::size_t operator()(const iw_count_key& key) const {
-    return std::hash<std::string_view>()({reinterpret_cast<const char*>(&key), sizeof key});
-  }
-};
-struct CountKeyEqual {
-  bool operator()(const iw_count_key& a, const iw_count_key& b) const { return std::memcmp(&a, &b, sizeof a) == 0; }
-};
-struct SeenCount {
-  iw_count value{};
-  std::uint32_t idle_reads = 0;
-  std::uint32_t read = 0;  // number of the read that saw it last
-};
 
 struct RingBufferFree {
   void operator()(ring_buffer* buffer) const { ring_buffer__free(buffer); }
@@ -89,12 +73,10 @@ std::uint64_t walk_keys(int map_fd, std::uint32_t key_bytes, std::uint32_t max_e
 
 struct KernelSource::Implementation {
   std::unique_ptr<ring_buffer, RingBufferFree> records;
-  std::vector<std::byte> open_bytes;         // what the iterator has yielded
-  std::unordered_set<std::uint64_t> walked;  // cookies of this walk
-  std::unordered_map<iw_count_key, SeenCount, CountKeyHash, CountKeyEqual> seen;
-  std::uint32_t count_reads = 0;
-  std::vector<iw_count_key> keys;  // batch buffers
-  std::vector<iw_count> values;
+  std::size_t flows_walked = 0;
+  std::size_t listeners_walked = 0;
+  std::optional<SumsMap<iw_count_key, iw_count>> counts;
+  std::optional<SumsMap<iw_tcp_key, iw_tcp_sums>> tcp;
   std::vector<std::uint64_t> per_cpu;
 };
 
@@ -114,9 +96,9 @@ base::Result<std::unique_ptr<KernelSource>> KernelSource::open(PacketPrograms pr
   const int cpus = libbpf_num_possible_cpus();
   if (cpus <= 0) return base::fail("count the CPUs", "/sys/devices/system/cpu/possible", base::errno_text(-cpus), "");
   parts.per_cpu.resize(static_cast<std::size_t>(cpus));
-  const std::uint32_t capacity = bpf_map__max_entries(skeleton->maps.counts);
-  parts.keys.resize(capacity);
-  parts.values.resize(capacity);
+  const auto& maps = skeleton->maps;
+  parts.counts.emplace(bpf_map__fd(maps.counts), "counts", bpf_map__max_entries(maps.counts));
+  parts.tcp.emplace(bpf_map__fd(maps.tcp), "tcp", bpf_map__max_entries(maps.tcp));
   find_older_sockets(source->programs_.older_sockets_link());
   return source;
 }
@@ -127,8 +109,8 @@ int KernelSource::on_sample(void* self, void* sample, unsigned long size) {
   bool sound = size >= sizeof header;
   if (sound) {
     std::memcpy(&header, sample, sizeof header);
-    const bool request = header.kind == IW_REC_FINAL || header.kind == IW_REC_PARTIAL;
-    sound = (request && size == sizeof(iw_record)) || (header.kind == IW_REC_DELIVERY && size == sizeof(iw_delivery));
+    const bool by_ring_buffer = header.kind != IW_REC_IDLE && header.kind < IW_REC_KINDS;
+    sound = by_ring_buffer && size == record_size(header.kind);
   }
   if (sound) {
     (*source->sink_)(header, {static_cast<const std::byte*>(sample), size});
@@ -147,99 +129,29 @@ base::Result<void> KernelSource::drain(const RecordSink& sink) {
 }
 
 base::Result<void> KernelSource::read_open(const RecordSink& sink) {
-  constexpr std::size_t kRoom = 64 * 1024;
   const int link = programs_.open_requests_link();
   if (link < 0) return {};
   base::UniqueFd walk(bpf_iter_create(link));
-  if (!walk) return base::fail("walk the open requests", "", base::errno_text(errno), "");
+  if (!walk) return base::fail("walk the open sockets", "", base::errno_text(errno), "");
 
-  std::vector<std::byte>& bytes = implementation_->open_bytes;
-  std::unordered_set<std::uint64_t>& walked = implementation_->walked;
-  bytes.clear();
-  walked.clear();
-  std::size_t used = 0;
+  WalkReader reader(monotonic_ns(), sink);
+  std::vector<std::byte> bytes(64 * 1024);
+  bool sound = true;
   for (;;) {
-    bytes.resize(used + kRoom);
-    const ssize_t got = read(walk.get(), bytes.data() + used, kRoom);
+    const ssize_t got = read(walk.get(), bytes.data(), bytes.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) return base::fail("walk the open requests", "", base::errno_text(errno), "");
+    if (got < 0) return base::fail("walk the open sockets", "", base::errno_text(errno), "");
     if (got == 0) break;
-    used += static_cast<std::size_t>(got);
-    // A record may be cut by the end of a read.
-    std::size_t at = 0;
-    for (;;) {
-      iw_header header;
-      if (used - at < sizeof header) break;
-      std::memcpy(&header, bytes.data() + at, sizeof header);
-      if (header.size_bytes < sizeof header) return base::fail("walk the open requests", "", "unknown record", "");
-      if (used - at < header.size_bytes) break;
-      if (header.kind == IW_REC_PARTIAL || header.kind == IW_REC_IDLE) {
-        iw_record record;
-        std::memcpy(&record, bytes.data() + at, sizeof record);
-        record.header.time_ns = monotonic_ns();
-        // A socket may be that of several processes.
-        if (walked.insert(record.conn.cookie).second) sink(record.header, std::as_bytes(std::span(&record, 1)));
-      }
-      at += header.size_bytes;
-    }
-    std::memmove(bytes.data(), bytes.data() + at, used - at);
-    used -= at;
+    sound = sound && reader.feed(std::span(bytes).first(static_cast<std::size_t>(got)));
   }
-  malformed_ += used != 0;
+  malformed_ += !sound || !reader.whole();
+  implementation_->flows_walked = reader.connections();
+  implementation_->listeners_walked = reader.listeners();
   return {};
 }
 
-base::Result<void> KernelSource::read_counts(const CountSink& sink) {
-  Implementation& parts = *implementation_;
-  const int map = bpf_map__fd(programs_.skeleton()->maps.counts);
-  ++parts.count_reads;
-
-  // The capacity is the batch size: a bucket never exceeds it.
-  std::uint64_t position = 0;
-  bool begun = false, more = true;
-  std::size_t rows = 0;
-  while (more) {
-    auto count = static_cast<std::uint32_t>(parts.keys.size());
-    const int error = bpf_map_lookup_batch(map, begun ? &position : nullptr, &position, parts.keys.data(),
-                                           parts.values.data(), &count, nullptr);
-    if (error != 0 && errno != ENOENT) return base::fail("read the map", "counts", base::errno_text(errno), "");
-    more = error == 0;
-    begun = true;
-    rows += count;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      SeenCount& seen = parts.seen[parts.keys[i]];
-      if (seen.read == parts.count_reads) continue;  // a row that moved while the map was walked
-      iw_count delta = parts.values[i];
-      delta.requests -= seen.value.requests;
-      delta.chunks -= seen.value.chunks;
-      delta.tokens_output -= seen.value.tokens_output;
-      delta.tokens_input -= seen.value.tokens_input;
-      const bool changed = (delta.requests | delta.chunks | delta.tokens_output | delta.tokens_input) != 0;
-      seen.value = parts.values[i];
-      seen.read = parts.count_reads;
-      seen.idle_reads = changed ? 0 : seen.idle_reads + 1;
-      if (changed) sink(parts.keys[i], delta);
-    }
-  }
-
-  if (rows < parts.keys.size() / 2) return {};
-  for (auto at = parts.seen.begin(); at != parts.seen.end();) {
-    if (at->second.idle_reads < kIdleReads) {
-      ++at;
-      continue;
-    }
-    iw_count last{};
-    if (bpf_map_lookup_and_delete_elem(map, &at->first, &last) == 0 && last.requests != at->second.value.requests) {
-      last.requests -= at->second.value.requests;
-      last.chunks -= at->second.value.chunks;
-      last.tokens_output -= at->second.value.tokens_output;
-      last.tokens_input -= at->second.value.tokens_input;
-      sink(at->first, last);
-    }
-    at = parts.seen.erase(at);
-  }
-  return {};
-}
+base::Result<void> KernelSource::read_counts(const CountSink& sink) { return implementation_->counts->read(sink); }
+base::Result<void> KernelSource::read_tcp(const TcpSink& sink) { return implementation_->tcp->read(sink); }
 
 base::Result<KernelStats> KernelSource::read_stats() {
   KernelStats stats{};
@@ -271,11 +183,13 @@ std::vector<MapUse> KernelSource::map_use() {
         use.entries = bpf_map__max_entries(map);
         break;
       case BPF_MAP_TYPE_SK_STORAGE: {
-        // The kernel accounts only for the buckets. `flows` were counted by the last walk, `sockets` have this bound.
+        // The kernel accounts only for the buckets. `flows` were counted by the last walk; the others have bounds.
         constexpr std::uint64_t kElementHeaderBytes = 64;
-        const bool flows = map == programs_.skeleton()->maps.flows && programs_.open_requests_link() >= 0;
-        const std::uint64_t elements = flows ? implementation_->walked.size() : tcp_sockets();
-        if (flows) use.entries = elements;
+        const bool walks = programs_.open_requests_link() >= 0;
+        std::uint64_t elements = tcp_sockets();
+        if (walks && use.map == "listening") elements = implementation_->listeners_walked;
+        if (walks && (use.map == "flows" || use.map == "holes")) elements = implementation_->flows_walked;
+        if (walks && use.map == "flows") use.entries = elements;
         use.memory_bytes += elements * (bpf_map__value_size(map) + kElementHeaderBytes);
         break;
       }

@@ -18,6 +18,7 @@ class KernelSource final : public RecordSource {
   base::Result<void> drain(const RecordSink& sink) override;
   base::Result<void> read_open(const RecordSink& sink) override;
   base::Result<void> read_counts(const CountSink& sink) override;
+  base::Result<void> read_tcp(const TcpSink& sink) override;
   base::Result<KernelStats> read_stats() override;
   std::vector<MapUse> map_use() override;
   std::vector<ProgramRun> program_runs() override;

@@ -16,11 +16,12 @@
 
 namespace inferwire::capture {
 
-// One whole record: an iw_record or an iw_delivery by `header.kind`. Valid during the call only, 8-byte aligned.
+// One whole record, by `header.kind`: event_abi.h says which structure. Valid during the call only, 8-byte aligned.
 using RecordSink = std::function<void(const iw_header& header, std::span<const std::byte> record)>;
 
 // What was added to one row of the kernel's counts since the previous read.
 using CountSink = std::function<void(const iw_count_key& key, const iw_count& delta)>;
+using TcpSink = std::function<void(const iw_tcp_key& key, const iw_tcp_sums& delta)>;
 
 // Sums over all CPUs since the programs were loaded, by IW_STAT_*.
 using KernelStats = std::array<std::uint64_t, IW_STAT_MAX>;
@@ -44,11 +45,13 @@ class RecordSource {
   // Hands over every record that waits, oldest first.
   virtual base::Result<void> drain(const RecordSink& sink) = 0;
 
-  // One record of every followed connection: the cumulative one of its open request (kind partial), or one without a
-  // request (kind idle). The header's time is now.
+  // Walks over the sockets that processes have open, each once, whatever number of processes has it. Of every followed
+  // connection an iw_record: the cumulative one of its open request (kind partial), or one without a request (kind
+  // idle). Of every listener an iw_listener, of every other TCP socket an iw_socket_state. The header's time is now.
   virtual base::Result<void> read_open(const RecordSink& sink) = 0;
 
   virtual base::Result<void> read_counts(const CountSink& sink) = 0;
+  virtual base::Result<void> read_tcp(const TcpSink& sink) = 0;
 
   virtual base::Result<KernelStats> read_stats() = 0;
 

@@ -15,6 +15,7 @@
 
 #include "agent/capture/hooks.h"
 #include "agent/metrics/edges.h"
+#include "agent/model/peers.h"
 #include "inferwire/event_abi.h"
 
 namespace inferwire::daemon {
@@ -140,6 +141,30 @@ SetResult set_ports(Config& config, Values values) {
   return {};
 }
 
+SetResult set_peers(Config& config, Values values) {
+  const auto classes = model::peer_classes();
+  std::map<std::uint16_t, std::string> peers;
+  for (const std::string& value : values) {
+    const std::size_t equals = value.find('=');
+    const auto port = parse_number<std::uint16_t>(std::string_view(value).substr(0, equals));
+    if (equals == std::string::npos || !port || *port == 0) {
+      return no("has '" + value + "', which is no PORT=CLASS such as 8000=inference");
+    }
+    std::string peer = value.substr(equals + 1);
+    if (std::find(classes.begin(), classes.end(), peer) == classes.end()) {
+      const std::vector<std::string> known(classes.begin(), classes.end());
+      const auto nearest = nearest_name(peer, known);
+      std::string all;
+      for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
+      return no("has '" + peer + "', which is no class" + (nearest ? "; did you mean '" + *nearest + "'?" : "") +
+                " (" + all + ")");
+    }
+    if (!peers.emplace(*port, std::move(peer)).second) return no("has port " + std::to_string(*port) + " twice");
+  }
+  config.peers = std::move(peers);
+  return {};
+}
+
 SetResult set_deny(Config& config, Values values) {
   std::vector<std::string> words(values.begin(), values.end());
   if (const auto unknown = capture::unknown_deny_word(words)) {
@@ -186,6 +211,11 @@ constexpr std::array kKeys{
     ConfigKey{"routes", "PATH", true, "", "Paths to follow beside the known LLM routes; at most 32.", set_routes},
     ConfigKey{"ports", "PORT", true, "", "Server ports that a client's `port` label may name, beside the usual ones.",
               set_ports},
+    ConfigKey{"peers", "PORT=CLASS", true, "",
+              "What is behind a port, for the label `peer`: object_store, model_hub, vector_db, sql, cache, dns, nccl, "
+              "kv_transfer, gateway, inference or other. The usual ports of databases, caches and DNS are known, and "
+              "ports with LLM requests.",
+              set_peers},
     ConfigKey{"hooks.deny", "HOOK", true, "",
               "Hooks, rungs or programs that are not to be used, such as getpeername or tp_btf.", set_deny},
     ConfigKey{"slo.ttft", "DURATION", false, "2s", "Objective for the time to first chunk; a bucket edge lies on it.",
@@ -279,6 +309,13 @@ class YamlReader {
       for (const YAML::Node& item : value) {
         if (!item.IsScalar()) return fail(item, "key '" + name + "' takes a list of plain values", "");
         values.push_back(item.Scalar());
+      }
+    } else if (value.IsMap() && key->value.find('=') != std::string_view::npos) {
+      for (const auto& pair : value) {
+        if (!pair.first.IsScalar() || !pair.second.IsScalar()) {
+          return fail(pair.first, "key '" + name + "' takes pairs of plain values", "");
+        }
+        values.push_back(pair.first.Scalar() + "=" + pair.second.Scalar());
       }
     } else if (value.IsScalar()) {
       values.push_back(value.Scalar());
@@ -403,7 +440,7 @@ std::string config_markdown() {
          "Each key can be given in a YAML file (`--config FILE` or `INFERWIRE_CONFIG`), in the environment, or as a\n"
          "flag of `inferwire agent`. Flags win over the environment, the environment over the file. An unknown or\n"
          "repeated key in the file is an error. Dots are levels: `series.models: 8` and `series: {models: 8}` are the\n"
-         "same. Lists are YAML sequences, or separated by commas. Durations have a unit (`250ms`, `5s`, `1m`), sizes\n"
+         "same. Lists are YAML sequences, or separated by commas; pairs may be a YAML mapping. Durations have a unit (`250ms`, `5s`, `1m`), sizes\n"
          "may have one (`4MiB`).\n\n"
          "| key | flag | environment | value | default | meaning |\n"
          "| --- | --- | --- | --- | --- | --- |\n";

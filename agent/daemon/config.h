@@ -36,6 +36,7 @@ struct Config {
   std::vector<double> ttft_edges;  // seconds
   std::vector<std::string> routes;
   std::vector<std::uint16_t> ports;
+  std::map<std::uint16_t, std::string> peers;  // port -> class, one of model::peer_classes()
   std::vector<std::string> hooks_deny;
   std::chrono::nanoseconds slo_ttft = std::chrono::seconds(2);
   std::chrono::nanoseconds slo_gap = std::chrono::milliseconds(200);

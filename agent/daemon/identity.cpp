@@ -130,7 +130,8 @@ const IdentityResolver::Process& IdentityResolver::process(std::uint32_t pid, st
   return process;
 }
 
-model::Identity IdentityResolver::resolve(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm, Time now) {
+model::Identity IdentityResolver::of_process(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm,
+                                             Time now) {
   model::Identity identity;
   identity.node = options_.node;
   identity.pid = pid;
@@ -157,12 +158,12 @@ model::Identity IdentityResolver::resolve(std::uint64_t cgroup_id, std::uint32_t
 model::Identity IdentityResolver::of_connection(const iw_conn& connection, Time now) {
   const std::uint64_t cgroup =
       connection.owner_cgroup_id != 0 ? connection.owner_cgroup_id : connection.socket_cgroup_id;
-  return resolve(cgroup, connection.owner_pid, {connection.comm, strnlen(connection.comm, sizeof connection.comm)},
-                 now);
+  return of_process(cgroup, connection.owner_pid, {connection.comm, strnlen(connection.comm, sizeof connection.comm)},
+                    now);
 }
 
 model::Identity IdentityResolver::of_count(const iw_count_key& key, const iw_count& count, Time now) {
-  return resolve(key.cgroup_id, key.pid, {count.comm, strnlen(count.comm, sizeof count.comm)}, now);
+  return of_process(key.cgroup_id, key.pid, {count.comm, strnlen(count.comm, sizeof count.comm)}, now);
 }
 
 }  // namespace inferwire::daemon

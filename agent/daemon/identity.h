@@ -63,6 +63,8 @@ class IdentityResolver {
   // The process that owns the connection, if the kernel could tell; else who made the socket.
   model::Identity of_connection(const iw_conn& connection, Time now);
   model::Identity of_count(const iw_count_key& key, const iw_count& count, Time now);
+  // `pid` 0 and an empty `comm`: not known.
+  model::Identity of_process(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm, Time now);
 
  private:
   struct Process {
@@ -71,7 +73,6 @@ class IdentityResolver {
     Time read_at;
   };
 
-  model::Identity resolve(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm, Time now);
   const Process& process(std::uint32_t pid, std::string_view comm, Time now);
 
   IdentityOptions options_;

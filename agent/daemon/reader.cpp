@@ -30,43 +30,28 @@ constexpr seconds kMapsEvery{10};
 constexpr milliseconds kCheckEvery{10};
 constexpr seconds kRetryCheckAfter{10};
 
-constexpr std::array<std::string_view, IW_REC_KINDS> kKindNames = {"", "final", "partial", "delivery"};
 constexpr std::array<std::string_view, 4> kModes = {"starting", "full", "degraded", "blind"};
-
-// Counters of the packet path, as `status` calls them; records and empty names are told elsewhere.
-constexpr std::array<std::string_view, IW_STAT_MAX> kStatNames = {"",
-                                                                  "",
-                                                                  "",
-                                                                  "",
-                                                                  "",
-                                                                  "",
-                                                                  "",
-                                                                  "",
-                                                                  "requests_finished",
-                                                                  "chunks",
-                                                                  "deliveries",
-                                                                  "no_slot",
-                                                                  "lock_busy",
-                                                                  "hole_dropped",
-                                                                  "hole_kept",
-                                                                  "resync",
-                                                                  "suspect",
-                                                                  "suspect_dropped",
-                                                                  "not_http",
-                                                                  "pipeline_full",
-                                                                  "storage_failed",
-                                                                  "counts_full",
-                                                                  "ignored",
-                                                                  "listener_bytes",
-                                                                  "overlong",
-                                                                  "followed",
-                                                                  "malformed",
-                                                                  "flows"};
 
 std::int64_t clock_ns(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Counters of the kernel programs that are no events, as `status` calls them.
+constexpr std::pair<std::size_t, std::string_view> kPacketPathCounts[] = {
+    {IW_STAT_REQUESTS_FINISHED, "requests_finished"}, {IW_STAT_CHUNKS, "chunks"}, {IW_STAT_DELIVERIES, "deliveries"}};
+
+template <class Record>
+Record read_as(std::span<const std::byte> bytes) {
+  Record record;
+  std::memcpy(&record, bytes.data(), sizeof record);
+  return record;
+}
+
+template <std::size_t N>
+std::string_view name_in(const char (&field)[N]) {
+  return {field, strnlen(field, N)};
 }
 
 std::uint64_t monotonic_ns() { return static_cast<std::uint64_t>(clock_ns(CLOCK_MONOTONIC)); }
@@ -96,6 +81,7 @@ Reader::Reader(Parts parts)
     : parts_(std::move(parts)),
       settings_(settings_of(parts_.config, *parts_.registry)),
       tracker_(*parts_.registry, {.settings = settings_, .known_ports = parts_.config.ports}),
+      tcp_(*parts_.registry, {.peers = parts_.config.peers, .reset_reasons = capture::reset_reasons()}),
       identities_({.cgroup_root = parts_.cgroup_root, .host_root = parts_.config.host_root, .node = parts_.node}) {}
 
 Reader::~Reader() = default;
@@ -200,15 +186,20 @@ base::Result<void> Reader::drain(Time now) {
 
 void Reader::on_record(const iw_header& header, std::span<const std::byte> bytes, Time now) {
   ++delivered_[header.kind];
-  if (header.kind == IW_REC_DELIVERY) {
-    iw_delivery delivery;
-    std::memcpy(&delivery, bytes.data(), sizeof delivery);
-    on_delivery(delivery);
-  } else {
-    iw_record record;
-    std::memcpy(&record, bytes.data(), sizeof record);
-    on_request(record, now);
+  switch (header.kind) {
+    case IW_REC_DELIVERY:
+      return on_delivery(read_as<iw_delivery>(bytes));
+    case IW_REC_RESET:
+      return on_reset(read_as<iw_reset>(bytes), now);
+    case IW_REC_LISTEN_DROP:
+      return on_listener(read_as<iw_listener>(bytes), now);
+    default:
+      return on_request(read_as<iw_record>(bytes), now);
   }
+}
+
+void Reader::write_record(std::string line, std::uint32_t kind) {
+  if (parts_.records && !line.empty()) parts_.records->write(std::move(line), kind);
 }
 
 void Reader::on_request(const iw_record& record, Time now) {
@@ -220,7 +211,51 @@ void Reader::on_request(const iw_record& record, Time now) {
   const model::Identity identity = identities_.of_connection(record.conn, now);
   if (identity.pid != 0 && living_.size() < kLivingMax) living_.insert_or_assign(identity.pid, identity);
   model::Recorded recorded = tracker_.on_record(record, final, monotonic_ns(), identity, clock_);
-  if (final && parts_.records && !recorded.line.empty()) parts_.records->write(std::move(recorded.line));
+  note_llm(recorded.request, identity);
+  if (final) write_record(std::move(recorded.line), IW_REC_FINAL);
+}
+
+void Reader::note_llm(const model::Request& request, const model::Identity& who) {
+  if (request.route == IW_ROUTE_OTHER) return;
+  tcp_.saw_llm(who, request.role, request.role == IW_ROLE_CLIENT ? request.remote_port : request.local_port);
+}
+
+void Reader::on_reset(const iw_reset& reset, Time now) {
+  if (parts_.self_check->takes(reset.cgroup_id, reset.pid, name_in(reset.comm))) {
+    ++excluded_[IW_REC_RESET];
+    return;
+  }
+  const model::Identity who = identities_.of_process(reset.cgroup_id, reset.pid, name_in(reset.comm), now);
+  write_record(tcp_.on_reset(reset, who, clock_), IW_REC_RESET);
+}
+
+// From the ring buffer, when it dropped something, and from the walk.
+void Reader::on_listener(const iw_listener& listener, Time now) {
+  if (parts_.self_check->takes(listener.cgroup_id, listener.pid, name_in(listener.comm))) {
+    if (listener.header.kind == IW_REC_LISTEN_DROP) ++excluded_[IW_REC_LISTEN_DROP];
+    return;
+  }
+  const model::Identity who = identities_.of_process(listener.cgroup_id, listener.pid, name_in(listener.comm), now);
+  tracker_.touch(who, monotonic_ns());
+  write_record(tcp_.on_listener(listener, who, clock_), IW_REC_LISTEN_DROP);
+}
+
+void Reader::on_socket(const iw_socket_state& socket, Time now) {
+  if (parts_.self_check->takes(socket.cgroup_id, socket.pid, name_in(socket.comm))) return;
+  const model::Identity who = identities_.of_process(socket.cgroup_id, socket.pid, name_in(socket.comm), now);
+  tracker_.touch(who, monotonic_ns());
+  tcp_.on_socket(socket, who);
+}
+
+void Reader::on_walked(const iw_header& header, std::span<const std::byte> bytes, Time now) {
+  switch (header.kind) {
+    case IW_REC_LISTENER:
+      return on_listener(read_as<iw_listener>(bytes), now);
+    case IW_REC_SOCKET:
+      return on_socket(read_as<iw_socket_state>(bytes), now);
+    default:
+      return on_connection(read_as<iw_record>(bytes), now);
+  }
 }
 
 // From the walk over connections.
@@ -231,8 +266,9 @@ void Reader::on_connection(const iw_record& record, Time now) {
   tracker_.touch(identity, monotonic_ns());
   if (record.header.kind != IW_REC_PARTIAL) return;
   const model::Recorded recorded = tracker_.on_record(record, false, monotonic_ns(), identity, clock_);
+  note_llm(recorded.request, identity);
   // What an open stream had come to when the agent stopped.
-  if (finishing_ && parts_.records) parts_.records->write(model::to_json_line(recorded.request, identity));
+  if (finishing_) write_record(model::to_json_line(recorded.request, identity), IW_REC_PARTIAL);
 }
 
 void Reader::on_delivery(const iw_delivery& delivery) {
@@ -272,25 +308,39 @@ void Reader::touch_living() {
 
 base::Result<void> Reader::read_open(Time now) {
   if (auto done = drain(now); !done) return done;  // first: what is open now is newer
-  auto walked = parts_.source->read_open([&](const iw_header&, std::span<const std::byte> bytes) {
-    iw_record record;
-    std::memcpy(&record, bytes.data(), sizeof record);
-    on_connection(record, now);
-  });
+  auto walked = parts_.source->read_open(
+      [&](const iw_header& header, std::span<const std::byte> bytes) { on_walked(header, bytes, now); });
   if (!walked) return walked;
-  auto counted = parts_.source->read_counts([&](const iw_count_key& key, const iw_count& delta) {
-    if (is_own_scrape(key) || parts_.self_check->takes(key)) return;
-    tracker_.on_count(key, delta, identities_.of_count(key, delta, now));
-  });
-  if (!counted) base::log_once(base::LogLevel::kWarn, "counts", counted.error().to_string());
+  read_sums(now);
   touch_living();
   // Without the iterator nothing would be reported, and all be forgotten.
   if (sees_open_requests_) {
     tracker_.end_iteration(monotonic_ns());
   } else {
     tracker_.flush_counts();
+    if (!finishing_) return {};
+  }
+  for (std::string& line : tcp_.end_walk(monotonic_ns(), clock_, finishing_)) {
+    write_record(std::move(line), IW_REC_LISTEN_DROP);
   }
   return {};
+}
+
+// After the walk: what it has seen of LLM requests decides how TCP's sums are shown.
+void Reader::read_sums(Time now) {
+  const auto counted = parts_.source->read_counts([&](const iw_count_key& key, const iw_count& delta) {
+    if (is_own_scrape(key) || parts_.self_check->takes(key)) return;
+    const model::Identity who = identities_.of_count(key, delta, now);
+    if (key.route != IW_ROUTE_OTHER) tcp_.saw_llm(who, key.role, key.port);
+    tracker_.on_count(key, delta, who);
+  });
+  if (!counted) base::log_once(base::LogLevel::kWarn, "counts", counted.error().to_string());
+  const auto summed = parts_.source->read_tcp([&](const iw_tcp_key& key, const iw_tcp_sums& delta) {
+    const std::string_view comm = name_in(delta.comm);
+    if (parts_.self_check->takes(key.cgroup_id, key.pid, comm)) return;
+    tcp_.on_sums(key, delta, identities_.of_process(key.cgroup_id, key.pid, comm, now));
+  });
+  if (!summed) base::log_once(base::LogLevel::kWarn, "tcp", summed.error().to_string());
 }
 
 // Each record that the kernel has made is exported or lost. Seen is what has come plus what was lost, so that the sum
@@ -301,7 +351,11 @@ void Reader::report_records(capture::KernelStats stats) {
   }
   tracker_.on_stats(stats);
   if (parts_.records) {
-    parts_.registry->set(FamilyId::kRecordsLostTotal, {"final", "jsonl"}, static_cast<double>(parts_.records->lost()));
+    for (std::size_t kind = IW_REC_FINAL; kind < IW_REC_KINDS; ++kind) {
+      if (kind == IW_REC_DELIVERY) continue;
+      parts_.registry->set(FamilyId::kRecordsLostTotal, {model::record_kind_name(kind), "jsonl"},
+                           static_cast<double>(parts_.records->lost(kind)));
+    }
   }
   if (parts_.delivery_trace) {
     parts_.registry->set(FamilyId::kRecordsLostTotal, {"delivery", "jsonl"},
@@ -319,7 +373,8 @@ void Reader::report_signals() {
   }
   const SelfCheck& check = *parts_.self_check;
   const bool passed = check.state() == SelfCheck::State::kPassed;
-  if (check.ended()) registry.set(FamilyId::kSignalUp, {"self_check", check.reason()}, passed ? 1 : 0);
+  // Of a passed one the reason says how the proof could be stronger: `status` has it.
+  if (check.ended()) registry.set(FamilyId::kSignalUp, {"self_check", passed ? "" : check.reason()}, passed ? 1 : 0);
 
   std::string_view mode = all_up ? "full" : "degraded";
   if (check.state() == SelfCheck::State::kFailed) mode = "blind";
@@ -341,6 +396,7 @@ void Reader::report_maps() {
   }
   registry.set(FamilyId::kMapMemoryBytes, {}, memory_bytes);
   registry.set(FamilyId::kMapEvictionsTotal, {"counts"}, static_cast<double>(stats_[IW_STAT_COUNTS_FULL]));
+  registry.set(FamilyId::kMapEvictionsTotal, {"tcp"}, static_cast<double>(stats_[IW_STAT_SUMS_FULL]));
   registry.set(FamilyId::kMapEvictionsTotal, {"flows"}, static_cast<double>(stats_[IW_STAT_STORAGE_FAILED]));
   registry.set(FamilyId::kMapEvictionsTotal, {"slots"}, static_cast<double>(stats_[IW_STAT_NO_SLOT]));
   for (const capture::ProgramRun& run : parts_.source->program_runs()) {
@@ -391,7 +447,7 @@ std::string Reader::answer(std::string_view request) {
   if (request == "top") {
     if (auto done = read_open(now); !done) return nlohmann::json{{"error", done.error().to_string()}}.dump();
     next_read_open_ = now + parts_.config.partial_interval;
-    return tracker_.top_json(monotonic_ns());
+    return tracker_.top_json(monotonic_ns(), &tcp_);
   }
   if (request == "status") return status_json();
   return R"({"error": "unknown request; known: top, status"})";
@@ -424,7 +480,7 @@ std::string Reader::status_json() {
   if (auto stats = parts_.source->read_stats()) stats_ = *stats;
   for (std::size_t kind = IW_REC_FINAL; kind < IW_REC_KINDS; ++kind) {
     const std::uint64_t seen = stats_[IW_STAT_RECORDS_SEEN + kind], lost = stats_[IW_STAT_RECORDS_LOST + kind];
-    status["records"][std::string(kKindNames[kind])] = {{"seen_by_kernel", seen},
+    status["records"][std::string(model::record_kind_name(kind))] = {{"seen_by_kernel", seen},
                                                         {"lost_in_ring_buffer", lost},
                                                         {"delivered", delivered_[kind]},
                                                         {"waiting", seen - lost - delivered_[kind]},
@@ -432,8 +488,10 @@ std::string Reader::status_json() {
   }
   status["records"]["malformed"] = parts_.source->malformed_records();
   if (parts_.records) status["records"]["lost_in_jsonl"] = parts_.records->lost();
-  for (std::size_t i = 0; i < kStatNames.size(); ++i) {
-    if (!kStatNames[i].empty()) status["packet_path"][std::string(kStatNames[i])] = stats_[i];
+  for (const auto& [stat, name] : kPacketPathCounts) status["packet_path"][std::string(name)] = stats_[stat];
+  for (std::size_t stat = 0; stat < stats_.size(); ++stat) {
+    const std::string_view event = model::packet_path_event_name(stat);
+    if (!event.empty()) status["packet_path"][std::string(event)] = stats_[stat];
   }
   for (const capture::MapUse& use : maps_) {
     status["maps"][use.map]["memory_bytes"] = use.memory_bytes;
@@ -443,6 +501,7 @@ std::string Reader::status_json() {
   status["requests"] = {{"open", tracked.open_requests},        {"open_streams", tracked.open_streams},
                         {"finished", tracked.finished_total},   {"forgotten", tracked.forgotten_total},
                         {"stale_records", tracked.stale_total}, {"unfollowed", tracked.unfollowed_total}};
+  status["tcp"] = {{"listeners", tcp_.listeners()}, {"sockets", tcp_.connections()}};
   return status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "agent/daemon/readiness.h"
 #include "agent/daemon/self_check.h"
 #include "agent/metrics/registry.h"
+#include "agent/model/tcp.h"
 #include "agent/model/tracker.h"
 #include "exporters/jsonl/record_writer.h"
 #include "exporters/prometheus/prometheus_exporter.h"
@@ -63,6 +65,13 @@ class Reader {
   void on_request(const iw_record& record, Time now);
   void on_connection(const iw_record& record, Time now);
   void on_delivery(const iw_delivery& delivery);
+  void on_reset(const iw_reset& reset, Time now);
+  void on_listener(const iw_listener& listener, Time now);
+  void on_socket(const iw_socket_state& socket, Time now);
+  void on_walked(const iw_header& header, std::span<const std::byte> bytes, Time now);
+  void note_llm(const model::Request& request, const model::Identity& who);
+  void read_sums(Time now);
+  void write_record(std::string line, std::uint32_t kind);
   void touch_living();
   bool is_own_scrape(const iw_count_key& key) const;
   void advance_self_check(Time now);
@@ -77,6 +86,7 @@ class Reader {
   Parts parts_;
   model::Settings settings_;
   model::RequestTracker tracker_;
+  model::TcpModel tcp_;
   IdentityResolver identities_;
   model::Clock clock_;
   static constexpr std::size_t kLivingMax = 4096;

@@ -314,9 +314,11 @@ bool SelfCheck::takes(const iw_delivery& delivery) const {
   return delivery.cookie != 0 && (delivery.cookie == cookies_[0] || delivery.cookie == cookies_[1]);
 }
 
-bool SelfCheck::takes(const iw_count_key& key) const {
-  return (child_pid_ > 0 && key.pid == static_cast<std::uint32_t>(child_pid_)) ||
-         (cgroup_id_ != 0 && key.cgroup_id == cgroup_id_);
+bool SelfCheck::takes(const iw_count_key& key) const { return takes(key.cgroup_id, key.pid, {}); }
+
+bool SelfCheck::takes(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm) const {
+  return (child_pid_ > 0 && pid == static_cast<std::uint32_t>(child_pid_)) ||
+         (cgroup_id_ != 0 && cgroup_id == cgroup_id_) || comm == kProcessName;
 }
 
 }  // namespace inferwire::daemon

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "agent/base/handle.h"
 #include "agent/base/result.h"
@@ -47,6 +48,7 @@ class SelfCheck {
   bool takes(const iw_record& record, bool final);
   bool takes(const iw_delivery& delivery) const;
   bool takes(const iw_count_key& key) const;
+  bool takes(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm) const;
 
   State state() const { return state_; }
   bool ended() const { return state_ >= State::kPassed; }

@@ -148,10 +148,10 @@ TEST(ConfigSources, TheFileMayBeNamedByTheEnvironment) {
 }
 
 TEST(ConfigSources, ListsAreSeparatedByCommasOutsideTheFile) {
-  auto config = load_config("", environment_of({{"INFERWIRE_HOOKS_DENY", "getpeername, sock_send_length"}}),
+  auto config = load_config("", environment_of({{"INFERWIRE_HOOKS_DENY", "getpeername, tp_btf__sock_send_length"}}),
                             {{"routes", {"/a,/b", "/c"}}});
   ASSERT_TRUE(config.has_value()) << config.error().to_string();
-  EXPECT_EQ(config->hooks_deny, (std::vector<std::string>{"getpeername", "sock_send_length"}));
+  EXPECT_EQ(config->hooks_deny, (std::vector<std::string>{"getpeername", "tp_btf__sock_send_length"}));
   EXPECT_EQ(config->routes, (std::vector<std::string>{"/a", "/b", "/c"}));
 }
 
