@@ -60,7 +60,8 @@ int main(int argc, char** argv) {
       ->add_option("file", show.file, "JSON lines as `inferwire agent --records` writes them; - is standard input.")
       ->required();
   show_command->add_flag("--table-only", show.table_only, "No waterfalls.");
-  show_command->add_option("--columns", show.columns, "Width; the terminal's by default.");
+  show_command->add_option("--columns", show.columns, "Width; the terminal's by default.")
+      ->check(CLI::Range(cli::kWidthMin, cli::kWidthMax));
   add_style(*show_command, show.color, show.ascii);
 
   cli::TopOptions top;

@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "agent/base/result.h"
 #include "agent/cli/show_records.h"
 #include "agent/cli/show_render.h"
+#include "agent/cli/show_tcp.h"
 
 namespace inferwire::cli {
 namespace {
@@ -30,14 +32,20 @@ void report_bad_lines(const std::vector<BadLine>& bad_lines, const std::string& 
   }
 }
 
-void print_summary(const ReadRecords& read, std::size_t exchanges, const Style& style, std::ostream& out) {
+std::string summary(const ReadRecords& read, std::size_t exchanges, const Style& style) {
+  std::ostringstream out;
   out << plural(read.requests.size(), "request record", "request records") << " of "
       << plural(exchanges, "exchange", "exchanges");
+  if (!read.resets.empty()) out << ", " << plural(read.resets.size(), "reset", "resets");
+  if (!read.listen_drops.empty()) {
+    out << ", " << plural(read.listen_drops.size(), "record", "records") << " of dropped connection attempts";
+  }
   for (const auto& [type, count] : read.other_types) {
     out << ", " << count << " of type " << safe_text(type, style.utf8) << " (not shown)";
   }
   if (!read.bad_lines.empty()) out << ", " << plural(read.bad_lines.size(), "bad line", "bad lines") << " left out";
   out << "\n";
+  return out.str();
 }
 
 }  // namespace
@@ -47,16 +55,22 @@ int show(std::istream& lines, const std::string& name, const ShowOptions& option
   const ReadRecords read = read_records(lines);
   report_bad_lines(read.bad_lines, name, errors);
   const std::vector<Exchange> exchanges = group_exchanges(read.requests);
+  const auto print = [&](const std::string& text) {
+    if (!text.empty()) out << fold_lines(text, style) << "\n";
+  };
   if (!exchanges.empty()) {
-    out << render_table(exchanges, style) << "\n";
+    print(render_table(exchanges, style));
     for (std::size_t i = 0; i < exchanges.size() && !options.table_only; ++i) {
-      out << render_waterfall(exchanges[i], i + 1, style) << "\n";
+      print(render_waterfall(exchanges[i], i + 1, style));
     }
-    if (!options.table_only) out << render_legend(exchanges, style) << "\n";
+    if (!options.table_only) print(render_legend(exchanges, style));
   }
-  print_summary(read, exchanges.size(), style, out);
+  print(render_resets(read.resets, style));
+  print(render_listen_drops(read.listen_drops, style));
+  out << fold_lines(summary(read, exchanges.size(), style), style);
   out.flush();
-  return read.requests.empty() && !read.bad_lines.empty() ? 1 : 0;
+  const bool any = !read.requests.empty() || !read.resets.empty() || !read.listen_drops.empty();
+  return !any && !read.bad_lines.empty() ? 1 : 0;
 }
 
 int show_main(const ShowOptions& options) {

@@ -88,9 +88,10 @@ class Grouping {
   // What tells processes apart: all that the record knows of it.
   static std::tuple<std::string, std::string, std::string, std::string, std::uint64_t> process_of(
       const ShownRequest& request) {
-    const bool has_pid = request.pid != 0;
-    return {request.node, request.pod, has_pid ? std::string() : request.workload,
-            has_pid ? std::string() : request.comm, request.pid};
+    const ShownOwner& owner = request.owner;
+    const bool has_pid = owner.pid != 0;
+    return {owner.node, owner.pod, has_pid ? std::string() : owner.workload, has_pid ? std::string() : owner.comm,
+            owner.pid};
   }
 
   void join_gateways() {

@@ -95,14 +95,18 @@ void read_retransmits(const Json& object, ShownRequest& request) {
   if (!request.retransmitted) request.retransmitted = sum;
 }
 
+ShownOwner read_owner(const Json& object) {
+  return {.node = text(object, "node"),
+          .name_space = text(object, "namespace"),
+          .workload = text(object, "workload"),
+          .pod = text(object, "pod"),
+          .comm = text(object, "comm"),
+          .pid = number(object, "pid").value_or(0)};
+}
+
 void read_who(const Json& object, ShownRequest& request) {
   request.role = text(object, "role");
-  request.node = text(object, "node");
-  request.name_space = text(object, "namespace");
-  request.workload = text(object, "workload");
-  request.pod = text(object, "pod");
-  request.comm = text(object, "comm");
-  request.pid = number(object, "pid").value_or(0);
+  request.owner = read_owner(object);
   request.local = text(object, "local");
   request.remote = text(object, "remote");
   request.conn_id = text(object, "conn_id");
@@ -117,6 +121,8 @@ void read_what(const Json& object, ShownRequest& request) {
   request.model = text(object, "model");
   request.outcome = text(object, "outcome");
   request.finish_reason = text(object, "finish_reason");
+  request.closed_first = text(object, "closed_first");
+  request.reset_by = text(object, "reset_by");
   request.code = number(object, "code").value_or(0);
   request.stream = truth(object, "stream", false);
   request.approximate = truth(object, "approximate", false);
@@ -134,6 +140,7 @@ void read_numbers(const Json& object, ShownRequest& request) {
   request.ttft_user_ns = number_in(object, "ttft_ns", "user");
   request.delivered = text(object, "delivered");
   request.queue_ns = number_in(object, "server_split", "queue_ns");
+  request.load_ns = number_in(object, "server_split", "load_ns");
   request.prefill_ns = number_in(object, "server_split", "prefill_ns");
   request.chunks = number(object, "chunks");
   request.deliveries = number(object, "deliveries");
@@ -147,12 +154,13 @@ void read_numbers(const Json& object, ShownRequest& request) {
   request.rtt_max_us = number_in(object, "rtt_us", "max");
 }
 
+constexpr std::uint64_t kTimeMax = std::numeric_limits<std::int64_t>::max() / 2;
+
 // A start time and a duration that can be added.
 bool read_time(const Json& object, ShownRequest& request, std::string& why) {
   const OptionalNumber start_ns = number(object, "start_unix_ns");
   const OptionalNumber duration_ns = number(object, "duration_ns");
-  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max() / 2;
-  if (!start_ns || !duration_ns || *start_ns > kMax || *duration_ns > kMax) {
+  if (!start_ns || !duration_ns || *start_ns > kTimeMax || *duration_ns > kTimeMax) {
     why = "start_unix_ns or duration_ns is missing or no time";
     return false;
   }
@@ -161,20 +169,17 @@ bool read_time(const Json& object, ShownRequest& request, std::string& why) {
   return true;
 }
 
-bool read_request(const Json& object, ShownRequest& request, std::string& type, std::string& why) {
-  if (!object.is_object()) {
-    why = "no JSON object";
+bool read_time(const Json& object, std::int64_t& time_unix_ns, std::string& why) {
+  const OptionalNumber time_ns = number(object, "time_unix_ns");
+  if (!time_ns || *time_ns > kTimeMax) {
+    why = "time_unix_ns is missing or no time";
     return false;
   }
-  type = text(object, "type");
-  if (type.empty()) {
-    why = "no record: it has no type";
-    return false;
-  }
-  if (type != "request") {
-    why = "a record of another type";
-    return false;
-  }
+  time_unix_ns = static_cast<std::int64_t>(*time_ns);
+  return true;
+}
+
+bool read_request(const Json& object, ShownRequest& request, std::string& why) {
   if (!read_time(object, request, why)) return false;
   request.final = truth(object, "final", true);
   read_who(object, request);
@@ -185,50 +190,113 @@ bool read_request(const Json& object, ShownRequest& request, std::string& type, 
   return true;
 }
 
-}  // namespace
+bool read_reset(const Json& object, ShownReset& reset, std::string& why) {
+  if (!read_time(object, reset.time_unix_ns, why)) return false;
+  reset.owner = read_owner(object);
+  reset.direction = text(object, "direction");
+  reset.cause = text(object, "cause");
+  reset.role = text(object, "role");
+  reset.local = text(object, "local");
+  reset.remote = text(object, "remote");
+  reset.closed_first = text(object, "closed_first");
+  reset.kernel_reason = text(object, "kernel_reason");
+  reset.request_open = truth(object, "request_open", false);
+  reset.age_ns = number(object, "age_ns");
+  reset.idle_ns = number(object, "idle_ns");
+  reset.ordinal = number(object, "ordinal");
+  reset.chunks = number(object, "chunks");
+  return true;
+}
 
-bool parse_record(std::string_view line, ShownRequest& request, std::string& type, std::string& why) {
-  type.clear();
+bool read_listen_drop(const Json& object, ShownListenDrop& drop, std::string& why) {
+  if (!read_time(object, drop.time_unix_ns, why)) return false;
+  drop.owner = read_owner(object);
+  drop.listener = text(object, "listener");
+  drop.reason = text(object, "reason");
+  drop.limit_name = text(object, "limit_name");
+  drop.fix = text(object, "fix");
+  drop.count = number(object, "count").value_or(0);
+  drop.limit_value = number(object, "limit_value");
+  drop.accept_queue_length = number(object, "accept_queue_length");
+  drop.accept_queue_limit = number(object, "accept_queue_limit");
+  drop.syn_queue_length = number(object, "syn_queue_length");
+  return true;
+}
+
+// An object with a type.
+bool parse(std::string_view line, Json& object, std::string& type, std::string& why) {
   if (line.size() > kLineBytesMax) {
     why = "longer than a record can be";
     return false;
   }
-  const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  type = object.is_discarded() ? std::string() : text(object, "type");
   if (object.is_discarded()) {
     why = "no valid JSON";
-    return false;
+  } else if (!object.is_object()) {
+    why = "no JSON object";
+  } else if (type.empty()) {
+    why = "no record: it has no type";
   }
-  return read_request(object, request, type, why);
+  return !type.empty();
+}
+
+// Node, connection, ordinal -> place in ReadRecords::requests.
+using KnownRequests = std::map<std::tuple<std::string, std::string, std::uint64_t>, std::size_t>;
+
+// Records of an open request come again, with more in them; nothing comes after the final one.
+void add_request(ShownRequest request, ReadRecords& read, KnownRequests& known) {
+  if (!request.conn_id.empty()) {
+    const auto [at, is_new] =
+        known.try_emplace({request.owner.node, request.conn_id, request.ordinal}, read.requests.size());
+    if (!is_new) {
+      ShownRequest& before = read.requests[at->second];
+      if (!before.final || request.final) before = std::move(request);
+      return;
+    }
+  }
+  read.requests.push_back(std::move(request));
+}
+
+bool read_line(std::string_view line, ReadRecords& read, KnownRequests& known, std::string& why) {
+  Json object;
+  std::string type;
+  if (!parse(line, object, type, why)) return false;
+  if (type == "request") {
+    ShownRequest request;
+    if (!read_request(object, request, why)) return false;
+    add_request(std::move(request), read, known);
+  } else if (type == "reset") {
+    ShownReset reset;
+    if (!read_reset(object, reset, why)) return false;
+    read.resets.push_back(std::move(reset));
+  } else if (type == "listen_drop") {
+    ShownListenDrop drop;
+    if (!read_listen_drop(object, drop, why)) return false;
+    read.listen_drops.push_back(std::move(drop));
+  } else {
+    ++read.other_types[type];
+  }
+  return true;
+}
+
+}  // namespace
+
+bool parse_request(std::string_view line, ShownRequest& request, std::string& why) {
+  Json object;
+  std::string type;
+  if (!parse(line, object, type, why)) return false;
+  if (type != "request") why = "a record of another type";
+  return type == "request" && read_request(object, request, why);
 }
 
 ReadRecords read_records(std::istream& lines) {
   ReadRecords read;
-  std::map<std::tuple<std::string, std::string, std::uint64_t>, std::size_t> known;  // node, connection, ordinal
-  std::string line;
+  KnownRequests known;
+  std::string line, why;
   for (std::size_t number = 1; std::getline(lines, line); ++number) {
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    ShownRequest request;
-    std::string type;
-    std::string why;
-    if (!parse_record(line, request, type, why)) {
-      if (!type.empty() && type != "request") {
-        ++read.other_types[type];
-      } else {
-        read.bad_lines.push_back({number, why});
-      }
-      continue;
-    }
-    // Records of an open request come again, with more in them; nothing comes after the final one.
-    if (!request.conn_id.empty()) {
-      const auto [at, is_new] =
-          known.try_emplace({request.node, request.conn_id, request.ordinal}, read.requests.size());
-      if (!is_new) {
-        ShownRequest& before = read.requests[at->second];
-        if (!before.final || request.final) before = std::move(request);
-        continue;
-      }
-    }
-    read.requests.push_back(std::move(request));
+    if (!read_line(line, read, known, why)) read.bad_lines.push_back({number, why});
   }
   return read;
 }

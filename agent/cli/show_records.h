@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads request records (docs/records.md) back from JSON lines. Tolerant: what is absent or of another type is not
+// Reads records (docs/records.md) back from JSON lines. Tolerant: what is absent or of another type is not
 // known; records of other types and newer versions are no error.
 #pragma once
 
@@ -25,13 +25,35 @@ struct ShownPhase {
   std::uint64_t ns = 0;
 };
 
-// The texts are as the record has them: not safe for a terminal.
+// Texts here are as the records have them: not safe for a terminal.
+
+struct ShownOwner {
+  std::string node, name_space, workload, pod, comm;
+  std::uint64_t pid = 0;
+};
+
+struct ShownReset {
+  std::int64_t time_unix_ns = 0;
+  ShownOwner owner;
+  std::string direction, cause, role, local, remote, closed_first, kernel_reason;
+  bool request_open = false;
+  OptionalNumber age_ns, idle_ns, ordinal, chunks;
+};
+
+struct ShownListenDrop {
+  std::int64_t time_unix_ns = 0;
+  ShownOwner owner;
+  std::string listener, reason, limit_name, fix;
+  std::uint64_t count = 0;
+  OptionalNumber limit_value, accept_queue_length, accept_queue_limit, syn_queue_length;
+};
+
 struct ShownRequest {
   bool final = true;
   std::int64_t start_unix_ns = 0;
   std::uint64_t duration_ns = 0;
-  std::string role, node, name_space, workload, pod, comm;
-  std::uint64_t pid = 0;
+  ShownOwner owner;
+  std::string role, closed_first, reset_by;
   std::string local, remote, conn_id, trace_id, response_id;
   std::uint64_t ordinal = 0;
   std::string method, route, model, outcome, finish_reason, delivered;
@@ -44,7 +66,7 @@ struct ShownRequest {
   std::vector<ShownPhase> phases;  // in the order of time
   std::vector<std::string> phases_missing;
   OptionalNumber ttfb_ns, ttft_server_ns, ttft_user_ns;
-  OptionalNumber queue_ns, prefill_ns;
+  OptionalNumber queue_ns, load_ns, prefill_ns;
   OptionalNumber chunks, deliveries, tokens_output, tokens_input, time_per_token_ns;
   ShownGaps sent, delivered_gaps;
   OptionalNumber rtt_min_us, rtt_mean_us, rtt_max_us;
@@ -61,13 +83,15 @@ struct BadLine {
 
 struct ReadRecords {
   std::vector<ShownRequest> requests;              // in the order of the file; of one that comes again, the last
+  std::vector<ShownReset> resets;
+  std::vector<ShownListenDrop> listen_drops;
   std::map<std::string, std::size_t> other_types;  // how many of each
   std::vector<BadLine> bad_lines;
 };
 
 ReadRecords read_records(std::istream& lines);
 
-// One JSON text. False with the reason if it is no request record; `type` is its type if it has one.
-bool parse_record(std::string_view text, ShownRequest& request, std::string& type, std::string& why);
+// One JSON text. False with the reason if it is no request record.
+bool parse_request(std::string_view text, ShownRequest& request, std::string& why);
 
 }  // namespace inferwire::cli

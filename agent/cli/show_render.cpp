@@ -2,7 +2,6 @@
 #include "agent/cli/show_render.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 namespace inferwire::cli {
@@ -31,30 +30,7 @@ constexpr Meaning kMeanings[] = {
     {"drain", "the last bytes on their way"},
 };
 
-std::string time_of_day(std::int64_t unix_ns) {
-  const std::int64_t ms_of_day = unix_ns / 1'000'000 % 86'400'000;
-  char text[32];
-  std::snprintf(text, sizeof text, "%02d:%02d:%02d.%03d", static_cast<int>(ms_of_day / 3'600'000),
-                static_cast<int>(ms_of_day / 60'000 % 60), static_cast<int>(ms_of_day / 1000 % 60),
-                static_cast<int>(ms_of_day % 1000));
-  return text;
-}
-
-std::string date_of(std::int64_t unix_ns) {
-  const std::chrono::sys_days day(std::chrono::floor<std::chrono::days>(
-      std::chrono::sys_time<std::chrono::nanoseconds>(std::chrono::nanoseconds(unix_ns))));
-  const std::chrono::year_month_day date(day);
-  char text[32];
-  std::snprintf(text, sizeof text, "%04d-%02u-%02u", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                static_cast<unsigned>(date.day()));
-  return text;
-}
-
-std::string who(const ShownRequest& request, const Style& style) {
-  const std::string& name = request.workload.empty() ? request.comm : request.workload;
-  if (name.empty()) return "?";
-  return safe_text(request.name_space.empty() ? name : request.name_space + "/" + name, style.utf8);
-}
+std::string who(const ShownRequest& request, const Style& style) { return owner_text(request.owner, style); }
 
 std::string code_text(const ShownRequest& request, const Style& style) {
   if (request.code == 0) return "-";
@@ -108,26 +84,9 @@ std::string percent_text(std::uint64_t part, std::uint64_t whole) {
   return text;
 }
 
-// Parts behind each other, in as many lines as they need.
-std::string flow(const std::vector<std::string>& parts, std::size_t indent, const Style& style) {
-  std::string text;
-  std::string line;
-  const auto end_line = [&] {
-    if (!line.empty()) text += std::string(indent, ' ') + style.dim(line) + "\n";
-    line.clear();
-  };
-  for (const std::string& part : parts) {
-    if (!line.empty() && indent + display_width(line) + 2 + display_width(part) > style.width) end_line();
-    if (!line.empty()) line += "  ";
-    line += shorten(part, style.width - indent, style.utf8);
-  }
-  end_line();
-  return text;
-}
-
 // ---- Details of one hop ----
 
-std::vector<std::string> connection_parts(const ShownRequest& r) {
+std::vector<std::string> connection_parts(const ShownRequest& r, const Style& style) {
   std::vector<std::string> parts;
   std::string before;
   const auto add = [&](std::string_view what, const OptionalNumber& ns) {
@@ -138,6 +97,12 @@ std::vector<std::string> connection_parts(const ShownRequest& r) {
   add("idle", r.idle_before_ns);
   if (!before.empty()) parts.push_back(before + " ms");
   if (r.ordinal > 1) parts.push_back("request " + std::to_string(r.ordinal) + " of its connection");
+  if (!r.reset_by.empty()) {
+    parts.push_back("reset by the " + safe_text(r.reset_by, style.utf8));
+  }
+  if (!r.closed_first.empty() && r.closed_first != r.reset_by) {
+    parts.push_back("closed first by the " + safe_text(r.closed_first, style.utf8));
+  }
   if (r.request_bytes && r.response_bytes) {
     parts.push_back(bytes_text(*r.request_bytes) + " up, " + bytes_text(*r.response_bytes) + " down");
   }
@@ -150,6 +115,7 @@ std::vector<std::string> answer_parts(const ShownRequest& r, const Style& style)
   if (r.ttft_user_ns) parts.push_back("TTFT user view " + ms_text(*r.ttft_user_ns) + " ms");
   if (!r.ttft_server_ns && !r.ttft_user_ns && r.ttfb_ns) parts.push_back("TTFB " + ms_text(*r.ttfb_ns) + " ms");
   if (r.queue_ns) parts.push_back("server says: queue " + ms_text(*r.queue_ns) + " ms");
+  if (r.load_ns) parts.push_back("server says: load " + ms_text(*r.load_ns) + " ms");
   if (r.prefill_ns) parts.push_back("server says: prefill " + ms_text(*r.prefill_ns) + " ms");
   if (r.chunks) {
     std::string chunks = std::to_string(*r.chunks) + " chunks";
@@ -248,7 +214,7 @@ std::string hop_title(const Hop& hop, const Style& style) {
   const std::string arrow = r.role == "client" ? (style.utf8 ? " → " : " -> ") : (style.utf8 ? " ← " : " <- ");
   std::string text = tree_prefix(hop.depth, style) + style.bold(r.role.empty() ? "?" : safe_text(r.role, style.utf8)) +
                      "  " + style.bold(who(r, style));
-  if (r.pid != 0) text += " (pid " + std::to_string(r.pid) + ")";
+  if (r.owner.pid != 0) text += " (pid " + std::to_string(r.owner.pid) + ")";
   text += "  " + safe_text(r.local, style.utf8) + arrow + safe_text(r.remote, style.utf8);
   text += "  " + style.bold(ms_text(r.duration_ns) + " ms");
   if (!hop.joined_by.empty() && hop.joined_by != "connection") text += style.dim("  by " + std::string(hop.joined_by));
@@ -308,6 +274,12 @@ std::uint64_t covered_below_ns(const Exchange& exchange, std::size_t index, std:
 bool is_explained_below(std::string_view phase) { return phase == "server" || phase == "wait" || phase == "stream"; }
 
 }  // namespace
+
+std::string owner_text(const ShownOwner& owner, const Style& style) {
+  const std::string& name = owner.workload.empty() ? owner.comm : owner.workload;
+  if (name.empty()) return "?";
+  return safe_text(owner.name_space.empty() ? name : owner.name_space + "/" + name, style.utf8);
+}
 
 std::string_view phase_meaning(std::string_view phase) {
   for (const Meaning& meaning : kMeanings) {
@@ -376,7 +348,7 @@ std::string render_waterfall(const Exchange& exchange, std::size_t number, const
     const ShownRequest& r = *hop.request;
     const std::string_view longest = verdict.request == &r ? std::string_view(verdict.phase) : std::string_view();
     text += hop_title(hop, style) + phases_text(r, axis, longest, style);
-    text += flow(connection_parts(r), 2, style) + flow(answer_parts(r, style), 2, style) +
+    text += flow(connection_parts(r, style), 2, style) + flow(answer_parts(r, style), 2, style) +
             flow(path_parts(r, style), 2, style);
   }
   return text;

@@ -12,6 +12,9 @@
 
 namespace inferwire::cli {
 
+// Namespace and workload; "?" if nothing is known.
+std::string owner_text(const ShownOwner& owner, const Style& style);
+
 // One row for each hop, exchanges numbered from 1.
 std::string render_table(const std::vector<Exchange>& exchanges, const Style& style);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -14,13 +15,14 @@
 namespace inferwire::cli {
 namespace {
 
-constexpr std::size_t kWidthMin = 80;
 constexpr std::size_t kWidthDefault = 100;
 constexpr std::size_t kColumnGap = 2;
 
+constexpr std::string_view kColorEnd = "\033[0m";
+
 std::string wrap(bool color, std::string_view code, std::string_view text) {
   if (!color) return std::string(text);
-  return "\033[" + std::string(code) + "m" + std::string(text) + "\033[0m";
+  return "\033[" + std::string(code) + "m" + std::string(text) + std::string(kColorEnd);
 }
 
 struct CodePoint {
@@ -124,7 +126,7 @@ Style style_for(const Terminal& terminal, When color, bool ascii, std::size_t co
   style.color = color == When::kAlways || (color == When::kAuto && fits);
   style.utf8 = !ascii && (locale.find("utf-8") != locale.npos || locale.find("utf8") != locale.npos);
   const std::size_t known = terminal.columns != 0 ? terminal.columns : kWidthDefault;
-  style.width = std::clamp<std::size_t>(columns != 0 ? columns : known, kWidthMin, 1000);
+  style.width = std::clamp<std::size_t>(columns != 0 ? columns : known, kWidthMin, kWidthMax);
   return style;
 }
 
@@ -172,17 +174,96 @@ std::string shorten(std::string_view text, std::size_t columns, bool utf8) {
   if (display_width(text) <= columns) return std::string(text);
   std::string kept;
   std::size_t width = 0;
+  bool colored = false;
   while (!text.empty()) {
-    const CodePoint point = first_code_point(text);
-    const std::string_view piece = text.substr(0, point.bytes);
+    const std::size_t sequence = sequence_bytes(text);
+    const std::size_t bytes = sequence != 0 ? sequence : first_code_point(text).bytes;
+    const std::string_view piece = text.substr(0, bytes);
     const std::size_t piece_width = display_width(piece);
     if (width + piece_width + 1 > columns) break;
+    colored = colored || sequence != 0;
     kept += piece;
     width += piece_width;
-    text.remove_prefix(point.bytes);
+    text.remove_prefix(bytes);
   }
   if (columns > 0) kept += utf8 ? "…" : "~";
+  if (colored) kept += kColorEnd;
   return kept;
+}
+
+namespace {
+
+// Bytes of `line` that fit into `columns`: up to its last space there, else as many as there is room for.
+std::size_t fitting_bytes(std::string_view line, std::size_t columns) {
+  std::size_t at = 0, width = 0, word_end = 0;
+  while (at < line.size()) {
+    const std::string_view rest = line.substr(at);
+    const std::size_t sequence = sequence_bytes(rest);
+    const std::size_t bytes = sequence != 0 ? sequence : first_code_point(rest).bytes;
+    const std::size_t piece_width = display_width(rest.substr(0, bytes));
+    if (rest.front() == ' ' && line.find_first_not_of(' ') < at) word_end = at;
+    if (width + piece_width > columns) return word_end != 0 ? word_end : std::max<std::size_t>(at, 1);
+    width += piece_width;
+    at += bytes;
+  }
+  return at;
+}
+
+}  // namespace
+
+std::string fold_lines(std::string_view text, const Style& style) {
+  constexpr std::size_t kIndent = 6;
+  std::string folded;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    std::size_t indent = 0;
+    while (indent + display_width(line) > style.width) {
+      const std::size_t bytes = fitting_bytes(line, style.width - indent);
+      folded += std::string(indent, ' ') + std::string(line.substr(0, bytes)) + "\n";
+      line.remove_prefix(bytes);
+      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+      indent = kIndent;
+    }
+    folded += std::string(indent, ' ') + std::string(line) + (end < text.size() ? "\n" : "");
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return folded;
+}
+
+std::string flow(const std::vector<std::string>& parts, std::size_t indent, const Style& style) {
+  std::string text;
+  std::string line;
+  const auto end_line = [&] {
+    if (!line.empty()) text += std::string(indent, ' ') + style.dim(line) + "\n";
+    line.clear();
+  };
+  for (const std::string& part : parts) {
+    if (!line.empty() && indent + display_width(line) + 2 + display_width(part) > style.width) end_line();
+    if (!line.empty()) line += "  ";
+    line += shorten(part, style.width - indent, style.utf8);
+  }
+  end_line();
+  return text;
+}
+
+std::string time_of_day(std::int64_t unix_ns) {
+  const std::int64_t ms_of_day = unix_ns / 1'000'000 % 86'400'000;
+  char text[32];
+  std::snprintf(text, sizeof text, "%02d:%02d:%02d.%03d", static_cast<int>(ms_of_day / 3'600'000),
+                static_cast<int>(ms_of_day / 60'000 % 60), static_cast<int>(ms_of_day / 1000 % 60),
+                static_cast<int>(ms_of_day % 1000));
+  return text;
+}
+
+std::string date_of(std::int64_t unix_ns) {
+  const std::chrono::sys_days day(std::chrono::floor<std::chrono::days>(
+      std::chrono::sys_time<std::chrono::nanoseconds>(std::chrono::nanoseconds(unix_ns))));
+  const std::chrono::year_month_day date(day);
+  char text[32];
+  std::snprintf(text, sizeof text, "%04d-%02u-%02u", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                static_cast<unsigned>(date.day()));
+  return text;
 }
 
 std::string ms_text(std::uint64_t ns) {
@@ -249,13 +330,21 @@ std::string Table::to_string(const Style& style) const {
     if (drop == columns_.size()) break;
     shown[drop] = false;
   }
+  while (total() > style.width) {
+    std::size_t widest = columns_.size();
+    for (std::size_t column = 0; column < columns_.size(); ++column) {
+      if (shown[column] && (widest == columns_.size() || widths[column] > widths[widest])) widest = column;
+    }
+    if (widest == columns_.size() || widths[widest] <= 1) break;
+    --widths[widest];
+  }
 
   const auto line = [&](const auto& cell_of) {
     std::string text;
     for (std::size_t column = 0; column < columns_.size(); ++column) {
       if (!shown[column]) continue;
       if (!text.empty()) text.append(kColumnGap, ' ');
-      const std::string cell = cell_of(column);
+      const std::string cell = shorten(cell_of(column), widths[column], style.utf8);
       text += columns_[column].right ? pad_left(cell, widths[column]) : pad_right(cell, widths[column]);
     }
     while (text.ends_with(' ')) text.pop_back();

@@ -30,6 +30,7 @@ constexpr int kPatienceMs = 5000;
 constexpr std::size_t kAnswerBytesMax = 64u << 20;
 constexpr std::chrono::seconds kInterval{2};
 constexpr std::size_t kOpenRowsMax = 40;
+constexpr std::size_t kListenerRowsMax = 12;
 
 std::string text_of(const Json& object, const char* name, const Style& style) {
   const auto found = object.find(name);
@@ -93,14 +94,63 @@ std::string open_table(const Json& open, const Style& style) {
   return table.to_string(style);
 }
 
+std::string listeners_table(const Json& listeners, const Style& style) {
+  Table table({{"listener"},
+               {"who"},
+               {"waiting", true},
+               {"limit", true},
+               {"SYN queue", true, 2},
+               {"dropped", true},
+               {"cookies", true, 3},
+               {"why", false, 1}});
+  std::size_t rows = 0;
+  for (const Json& listener : listeners) {
+    if (!listener.is_object()) continue;
+    if (++rows > kListenerRowsMax) break;
+    std::uint64_t dropped = 0;
+    std::string why;
+    if (const auto drops = listener.find("drops"); drops != listener.end() && drops->is_object()) {
+      for (const auto& [reason, count] : drops->items()) {
+        if (!count.is_number_unsigned()) continue;
+        dropped += count.get<std::uint64_t>();
+        why += (why.empty() ? "" : ", ") + safe_text(reason, style.utf8);
+      }
+    }
+    const auto number = [&](const char* name) { return std::to_string(number_of(listener, name).value_or(0)); };
+    table.add_row({text_of(listener, "listener", style), shorten(who_of(listener, style), 24, style.utf8),
+                   number("accept_queue_length"), number("accept_queue_limit"), number("syn_queue_length"),
+                   dropped == 0 ? "0" : style.red(std::to_string(dropped)), number("syncookies"), why});
+  }
+  return table.to_string(style);
+}
+
+std::string connections_table(const Json& connections, const Style& style) {
+  Table table({{"who"}, {"connections", true}, {"by state"}});
+  std::size_t rows = 0;
+  for (const Json& row : connections) {
+    if (!row.is_object()) continue;
+    if (++rows > kListenerRowsMax) break;
+    std::string states;
+    if (const auto found = row.find("states"); found != row.end() && found->is_object()) {
+      for (const auto& [state, count] : found->items()) {
+        if (!count.is_number_unsigned()) continue;
+        states += (states.empty() ? "" : ", ") + std::to_string(count.get<std::uint64_t>()) + " " +
+                  safe_text(state, style.utf8);
+      }
+    }
+    table.add_row({shorten(who_of(row, style), 24, style.utf8), std::to_string(number_of(row, "total").value_or(0)),
+                   states});
+  }
+  return table.to_string(style);
+}
+
 // Records as the table of `show`, hops of one exchange together, the worst exchange first as in `records`.
 std::string worst_table(const Json& records, const Style& style) {
   std::vector<ShownRequest> requests;
   for (const Json& record : records) {
     ShownRequest request;
-    std::string type;
     std::string why;
-    if (parse_record(record.dump(-1, ' ', false, Json::error_handler_t::replace), request, type, why)) {
+    if (parse_request(record.dump(-1, ' ', false, Json::error_handler_t::replace), request, why)) {
       requests.push_back(std::move(request));
     }
   }
@@ -120,9 +170,7 @@ const Json* array_in(const Json& object, const char* name) {
   return found != object.end() && found->is_array() ? &*found : nullptr;
 }
 
-}  // namespace
-
-base::Result<std::string> render_top(std::string_view json, const Style& style) {
+base::Result<std::string> screen_of(std::string_view json, const Style& style) {
   const Json top = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   const Json* open = top.is_object() ? array_in(top, "open") : nullptr;
   if (open == nullptr || text_of(top, "type", style) != "top") {
@@ -136,6 +184,20 @@ base::Result<std::string> render_top(std::string_view json, const Style& style) 
       number_of(top, "open_omitted").value_or(0) + open->size() - std::min(open->size(), kOpenRowsMax);
   if (omitted != 0) text += "  and " + std::to_string(omitted) + " more, silent for less long\n";
 
+  const auto omitted_line = [&](const Json& rows, const char* name) {
+    const std::uint64_t more =
+        number_of(top, name).value_or(0) + rows.size() - std::min(rows.size(), kListenerRowsMax);
+    return more == 0 ? std::string() : "  and " + std::to_string(more) + " more\n";
+  };
+  if (const Json* listeners = array_in(top, "listeners"); listeners != nullptr && !listeners->empty()) {
+    text += "\n" + style.bold("listeners") + "\n" + listeners_table(*listeners, style) +
+            omitted_line(*listeners, "listeners_omitted");
+  }
+  if (const Json* connections = array_in(top, "connections"); connections != nullptr && !connections->empty()) {
+    text += "\n" + style.bold("connections") + "\n" + connections_table(*connections, style) +
+            omitted_line(*connections, "connections_omitted");
+  }
+
   const auto minute = top.find("last_minute");
   if (minute == top.end() || !minute->is_object()) return text;
   text += "\n" +
@@ -148,6 +210,14 @@ base::Result<std::string> render_top(std::string_view json, const Style& style) 
     text += "\n" + style.bold("longest gap") + "\n" + worst_table(*worst, style);
   }
   return text;
+}
+
+}  // namespace
+
+base::Result<std::string> render_top(std::string_view json, const Style& style) {
+  base::Result<std::string> screen = screen_of(json, style);
+  if (screen) screen = fold_lines(*screen, style);
+  return screen;
 }
 
 base::Result<std::string> ask_agent(const std::string& socket_path, std::string_view request) {

@@ -19,7 +19,7 @@ ShownRequest hop(const std::string& role, const std::string& local, const std::s
   request.remote = remote;
   request.start_unix_ns = kStart + start_ms * kMs;
   request.duration_ns = static_cast<std::uint64_t>(duration_ms * kMs);
-  request.pid = pid;
+  request.owner.pid = pid;
   request.ordinal = 1;
   request.stream = true;
   request.code = 200;
@@ -40,7 +40,7 @@ std::string shape(const std::vector<Exchange>& exchanges) {
   std::string text;
   for (const Exchange& each : exchanges) {
     for (const Hop& hop : each.hops) {
-      text += std::string(hop.depth, ' ') + hop.request->role + ":" + std::to_string(hop.request->pid);
+      text += std::string(hop.depth, ' ') + hop.request->role + ":" + std::to_string(hop.request->owner.pid);
       if (!hop.joined_by.empty()) text += "(" + std::string(hop.joined_by) + ")";
       text += "\n";
     }
@@ -90,7 +90,7 @@ TEST(Groups, TwoExchangesAtOnceEachGetAnUpstream) {
 
 TEST(Groups, AnotherProcessesRequestsAreNotUpstream) {
   auto requests = exchange(0, "5000", "6000");
-  requests[2].pid = 99;
+  requests[2].owner.pid = 99;
   EXPECT_EQ(group_exchanges(requests).size(), 2u);
 }
 

