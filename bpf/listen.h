@@ -41,7 +41,7 @@ static __noinline int at_listener(struct __sk_buff *skb, struct bpf_sock *sk, st
 {
 	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	struct iw_listening *counts;
-	struct iw_listener l = {};
+	struct iw_listener *l;
 	iw_u64 now_ns = bpf_ktime_get_ns();
 
 	counts = bpf_sk_storage_get(&listening, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -58,15 +58,20 @@ static __noinline int at_listener(struct __sk_buff *skb, struct bpf_sock *sk, st
 	if (counts->told_ns && now_ns - counts->told_ns < 1000000000)
 		return 0;
 	counts->told_ns = now_ns;
-	name_listener(&l, full, s, counts);
-	l.header.kind = IW_REC_LISTEN_DROP;
-	l.header.size_bytes = sizeof(l);
-	l.header.time_ns = now_ns;
-	l.cookie = bpf_get_socket_cookie(skb);
-	l.reason = what;
 	count_stat(IW_STAT_RECORDS_SEEN + IW_REC_LISTEN_DROP);
-	if (bpf_ringbuf_output(&records, &l, sizeof(l), BPF_RB_NO_WAKEUP))
+	l = bpf_ringbuf_reserve(&records, sizeof(*l), 0);
+	if (!l) {
 		count_stat(IW_STAT_RECORDS_LOST + IW_REC_LISTEN_DROP);
+		return 0;
+	}
+	__builtin_memset(l, 0, sizeof(*l));
+	name_listener(l, full, s, counts);
+	l->header.kind = IW_REC_LISTEN_DROP;
+	l->header.size_bytes = sizeof(*l);
+	l->header.time_ns = now_ns;
+	l->cookie = bpf_get_socket_cookie(skb);
+	l->reason = what;
+	bpf_ringbuf_submit(l, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 

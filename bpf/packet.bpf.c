@@ -1037,7 +1037,7 @@ static __always_inline struct iw_flow *start_flow(struct __sk_buff *skb, struct 
 	f->record.conn.cookie = bpf_get_socket_cookie(skb);
 	f->netns = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
 	f->expected[IW_IN] = tp->rcv_nxt;
-	f->synced[IW_IN] = 1;
+	f->synced[IW_IN] = sk->state != BPF_TCP_SYN_SENT; /* with fast open the request comes before there is one */
 	s->mode = IW_MODE_FOLLOW;
 	__sync_fetch_and_add(&followed, 1);
 	count_stat(IW_STAT_FLOWS);
@@ -1163,7 +1163,7 @@ static __noinline int hold_for_child(struct __sk_buff *skb, struct bpf_sock *sk,
 	if (!tp || !p.bytes || p.bytes > IW_WIN_BYTES)
 		return 0;
 	key.netns = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
-	key.seq = p.seq + !!(p.flags & IW_SYN);
+	key.seq = p.seq;
 	if (bpf_skb_load_bytes(skb, p.offset - p.header, &key.remote_port, 2) ||
 	    bpf_skb_load_bytes(skb, p.offset - p.header + 2, &key.local_port, 2))
 		return 0;
@@ -1187,8 +1187,82 @@ static __noinline int hold_for_child(struct __sk_buff *skb, struct bpf_sock *sk,
 	return 0;
 }
 
+static __always_inline void first_round_trip(struct iw_socket *s, struct tcp_sock *tp)
+{
+	if (tp->srtt_us)
+		add_rtt(s, tp, tp->srtt_us >> 3);
+}
+
+/* Payload that waited on the listener becomes the child's first. */
+static __always_inline void adopt_copies(struct iw_socket *s, struct tcp_sock *tp, iw_u64 cookie)
+{
+	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
+	struct iw_held_key key = {};
+	struct iw_held *h;
+	struct iw_flow *f;
+	struct iw_holes *waiting;
+	struct iw_conn *c;
+	iw_u32 seq;
+
+	seq = tp->rcv_nxt - (iw_u32)tp->bytes_received; /* with fast open some has come, and may have been read */
+	name_of(&sk->__sk_common, &key);
+	key.seq = seq;
+	h = bpf_map_lookup_elem(&held, &key);
+	if (!h || h->bytes < 5 || iw_method(iw_load64(h->payload)) != IW_METHOD_POST)
+		return;
+	waiting = bpf_sk_storage_get(&holes, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	f = bpf_sk_storage_get(&flows, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!f || !waiting) {
+		count_stat(IW_STAT_STORAGE_FAILED);
+		return;
+	}
+	copy_socket(f, s);
+	c = &f->record.conn;
+	c->cookie = cookie;
+	__builtin_memcpy(c->local_addr, key.local, 16);
+	__builtin_memcpy(c->remote_addr, key.remote, 16);
+	c->local_port = key.local_port;
+	c->remote_port = key.remote_port;
+	c->family = key.local[10] == 0xff && key.local[11] == 0xff && !key.local[0] ? 2 : 10;
+	f->netns = key.netns;
+	f->expected[IW_IN] = seq;
+	f->synced[IW_IN] = 1;
+	waiting->ranges[0].start = seq;
+	waiting->ranges[0].end = seq + h->bytes;
+	waiting->ranges[0].time_ns = h->time_ns;
+	waiting->ranges[0].flags = IW_RANGE_COPY;
+	f->ranges_used = 1;
+	s->mode = IW_MODE_FOLLOW;
+	s->seen_http = 1;
+	__sync_fetch_and_add(&followed, 1);
+	count_stat(IW_STAT_FLOWS);
+}
+
+/* The child of a listener has got a copy of its state, and begins its own here: when it is established, or before that,
+ * with fast open, when it answers or is accepted. */
+static __noinline int begin_child(struct iw_socket *s, struct tcp_sock *tp, iw_u64 cookie)
+{
+	struct sock *sk;
+
+	if (!s || !tp)
+		return 0;
+	sk = &tp->inet_conn.icsk_inet.sk;
+	if (s->mode == IW_MODE_LISTEN)
+		s->mode = IW_MODE_NEW;
+	s->flags = 0;
+	s->accepted_ns = 0;
+	s->established_ns = bpf_ktime_get_ns();
+	s->role = IW_ROLE_SERVER;
+	s->port = sk->__sk_common.skc_num;
+	s->cgroup_id = cgroup_of(sk);
+	first_round_trip(s, tp);
+	if (listener_copies && s->mode == IW_MODE_NEW)
+		adopt_copies(s, tp, cookie);
+	return 0;
+}
+
 /* The state of a socket that has none yet. Its set-up was not seen. */
-static __noinline struct iw_socket *socket_of(struct bpf_sock *sk)
+static __noinline struct iw_socket *socket_of(struct __sk_buff *skb, struct bpf_sock *sk)
 {
 	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -1204,7 +1278,10 @@ static __noinline struct iw_socket *socket_of(struct bpf_sock *sk)
 		s->port = sk->src_port;
 		return s;
 	}
-	s->mode = IW_MODE_NEW;
+	if (s->mode == IW_MODE_LISTEN) {
+		begin_child(s, tp, bpf_get_socket_cookie(skb));
+		return s;
+	}
 	s->flags = IW_CONN_MIDWAY;
 	begin_counts(s, tp);
 	return s;
@@ -1216,7 +1293,7 @@ static __noinline int on_listener(struct __sk_buff *skb, struct bpf_sock *sk)
 
 	if (read_packet(skb, &p))
 		return 0;
-	if (!bpf_sk_storage_get(&sockets, sk, 0, 0) && !socket_of(sk))
+	if (!bpf_sk_storage_get(&sockets, sk, 0, 0) && !socket_of(skb, sk))
 		return 0;
 	judge_listener(skb, sk, &p);
 	hold_for_child(skb, sk, &p);
@@ -1300,15 +1377,15 @@ static __noinline struct iw_socket *first_in(struct __sk_buff *skb, struct bpf_s
 		on_listener(skb, sk);
 		return 0;
 	}
-	return bytes ? socket_of(sk) : 0;
+	return bytes ? socket_of(skb, sk) : 0;
 }
 
-static __noinline struct iw_socket *first_out(struct bpf_sock *sk)
+static __noinline struct iw_socket *first_out(struct __sk_buff *skb, struct bpf_sock *sk)
 {
 	sk = bpf_sk_fullsock(sk);
 	if (!sk || sk->protocol != 6 || sk->state == BPF_TCP_LISTEN)
 		return 0;
-	return socket_of(sk);
+	return socket_of(skb, sk);
 }
 
 /* Only TCP sockets have state: who finds some need not ask further. */
@@ -1353,6 +1430,12 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 		s = first_in(skb, sk, bytes);
 	if (!s)
 		return 1;
+	if (s->mode == IW_MODE_FOLLOW) {
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+		if (f && !read_packet(skb, &p))
+			follow_in(skb, sk, f, &p);
+		return 1;
+	}
 	if (!bytes) {
 		if (is_rst(skb))
 			look_at_rst(skb, s);
@@ -1395,9 +1478,15 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 	if (!bytes)
 		return 1;
 	if (!s || s->mode == IW_MODE_LISTEN)
-		s = first_out(sk);
+		s = first_out(skb, sk);
 	if (!s)
 		return 1;
+	if (s->mode == IW_MODE_FOLLOW) {
+		f = bpf_sk_storage_get(&flows, sk, 0, 0);
+		if (f && !read_packet(skb, &p))
+			follow_out(skb, sk, f, &p);
+		return 1;
+	}
 	f = classify(skb, sk, s, offset, bytes, IW_OUT);
 	if (f && !read_packet(skb, &p))
 		follow_out(skb, sk, f, &p);
@@ -1426,18 +1515,23 @@ static __always_inline int accepted(struct iw_socket *s, struct iw_flow *f)
 
 static __always_inline int waits_for_accept(const struct iw_socket *s)
 {
-	return s && s->role == IW_ROLE_SERVER && s->established_ns && !s->accepted_ns && !(s->flags & IW_CONN_MIDWAY);
+	return s && s->role == IW_ROLE_SERVER && !s->accepted_ns && !(s->flags & IW_CONN_MIDWAY);
 }
 
 static __always_inline int asked_for_peer(struct bpf_sock_addr *ctx)
 {
 	struct iw_socket *s;
+	struct tcp_sock *tp;
 
 	if (!ctx->sk || ctx->protocol != 6)
 		return 1;
 	s = bpf_sk_storage_get(&sockets, ctx->sk, 0, 0);
 	if (!waits_for_accept(s))
 		return 1;
+	if (!s->established_ns) {
+		tp = bpf_skc_to_tcp_sock(ctx->sk);
+		begin_child(s, tp, bpf_get_socket_cookie(ctx));
+	}
 	return accepted(s, s->mode == IW_MODE_FOLLOW ? bpf_sk_storage_get(&flows, ctx->sk, 0, 0) : 0);
 }
 
@@ -1455,8 +1549,11 @@ static __always_inline int has_accepted(struct sock *sk)
 	if (!sk || sk->sk_protocol != 6)
 		return 0;
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	if (waits_for_accept(s))
-		accepted(s, s->mode == IW_MODE_FOLLOW ? bpf_sk_storage_get(&flows, sk, 0, 0) : 0);
+	if (!waits_for_accept(s))
+		return 0;
+	if (!s->established_ns)
+		begin_child(s, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(sk));
+	accepted(s, s->mode == IW_MODE_FOLLOW ? bpf_sk_storage_get(&flows, sk, 0, 0) : 0);
 	return 0;
 }
 
@@ -1474,53 +1571,6 @@ int BPF_PROG(fexit__inet_csk_accept_flags, struct sock *listener, int flags, int
 }
 
 /* ---- State changes ---- */
-
-/* Payload that waited on the listener becomes the child's first. */
-static __always_inline void adopt_copies(struct sock *sk, struct iw_socket *s)
-{
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct iw_held_key key = {};
-	struct iw_held *h;
-	struct iw_flow *f;
-	struct iw_holes *waiting;
-	struct iw_conn *c;
-	iw_u32 seq;
-
-	if (!tp)
-		return;
-	seq = tp->copied_seq;
-	name_of(&sk->__sk_common, &key);
-	key.seq = seq;
-	h = bpf_map_lookup_elem(&held, &key);
-	if (!h || h->bytes < 5 || iw_method(iw_load64(h->payload)) != IW_METHOD_POST)
-		return;
-	waiting = bpf_sk_storage_get(&holes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	f = bpf_sk_storage_get(&flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!f || !waiting) {
-		count_stat(IW_STAT_STORAGE_FAILED);
-		return;
-	}
-	copy_socket(f, s);
-	c = &f->record.conn;
-	c->cookie = bpf_get_socket_cookie(sk);
-	__builtin_memcpy(c->local_addr, key.local, 16);
-	__builtin_memcpy(c->remote_addr, key.remote, 16);
-	c->local_port = key.local_port;
-	c->remote_port = key.remote_port;
-	c->family = key.local[10] == 0xff && key.local[11] == 0xff && !key.local[0] ? 2 : 10;
-	f->netns = key.netns;
-	f->expected[IW_IN] = seq;
-	f->synced[IW_IN] = 1;
-	waiting->ranges[0].start = seq;
-	waiting->ranges[0].end = seq + h->bytes;
-	waiting->ranges[0].time_ns = h->time_ns;
-	waiting->ranges[0].flags = IW_RANGE_COPY;
-	f->ranges_used = 1;
-	s->mode = IW_MODE_FOLLOW;
-	s->seen_http = 1;
-	__sync_fetch_and_add(&followed, 1);
-	count_stat(IW_STAT_FLOWS);
-}
 
 struct closing {
 	struct iw_flow *f;
@@ -1546,12 +1596,6 @@ static __always_inline void connecting(struct sock *sk)
 	s->port = bpf_ntohs(sk->__sk_common.skc_dport);
 	s->cgroup_id = cgroup_of(sk);
 	take_owner(s);
-}
-
-static __always_inline void first_round_trip(struct iw_socket *s, struct tcp_sock *tp)
-{
-	if (tp->srtt_us)
-		add_rtt(s, tp, tp->srtt_us >> 3);
 }
 
 static __always_inline void connected(struct sock *sk)
@@ -1613,27 +1657,15 @@ static __always_inline void listens(struct sock *sk)
 	take_owner(s);
 }
 
-/* The child of a listener, whose state it has got a copy of. */
 static __always_inline void opened(struct sock *sk)
 {
 	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-	if (!s || !tp) {
+	if (!s || !tp)
 		count_stat(IW_STAT_STORAGE_FAILED);
-		return;
-	}
-	if (s->mode == IW_MODE_LISTEN)
-		s->mode = IW_MODE_NEW;
-	s->flags = 0;
-	s->accepted_ns = 0;
-	s->established_ns = bpf_ktime_get_ns();
-	s->role = IW_ROLE_SERVER;
-	s->port = sk->__sk_common.skc_num;
-	s->cgroup_id = cgroup_of(sk);
-	first_round_trip(s, tp);
-	if (listener_copies && s->mode == IW_MODE_NEW)
-		adopt_copies(sk, s);
+	else if (!s->established_ns)
+		begin_child(s, tp, bpf_get_socket_cookie(sk));
 }
 
 static __always_inline void ended(struct sock *sk, int before)

@@ -77,7 +77,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *p)
 	header = (tcp[12] >> 4) * 4;
 	if (offset + header > skb->len)
 		return -1;
-	p->seq = bpf_ntohl(*(__be32 *)(tcp + 4));
+	p->seq = bpf_ntohl(*(__be32 *)(tcp + 4)) + !!(tcp[13] & IW_SYN); /* of the payload */
 	p->ack = bpf_ntohl(*(__be32 *)(tcp + 8));
 	p->flags = tcp[13];
 	p->check = *(iw_u16 *)(tcp + 16);

@@ -27,6 +27,8 @@ const std::map<std::uint32_t, const char*> kObserving = {
     {BPF_FUNC_sk_storage_get, "sk_storage_get"},
     {BPF_FUNC_sk_storage_delete, "sk_storage_delete"},
     {BPF_FUNC_ringbuf_output, "ringbuf_output"},
+    {BPF_FUNC_ringbuf_reserve, "ringbuf_reserve"},
+    {BPF_FUNC_ringbuf_submit, "ringbuf_submit"},
     {BPF_FUNC_seq_write, "seq_write"},  // into the buffer of whoever reads the iterator
     {BPF_FUNC_loop, "loop"},
     {BPF_FUNC_ktime_get_ns, "ktime_get_ns"},

@@ -67,6 +67,17 @@ class HandshakesTest(unittest.TestCase):
                     cookies = wire.b.run(["nstat", "-asz", "TcpExtSyncookiesRecv"]).stdout.split()[-2]
                     self.assertGreaterEqual(int(cookies), len(SCENARIOS))
 
+    def test_a_request_that_comes_with_the_syn(self):
+        for host in HOSTS:
+            with self.subTest(host), Wire() as wire:
+                for netns in (wire.a, wire.b):
+                    # Fast open on both sides, without cookies, also for listeners that did not ask for it.
+                    netns.sysctl("net.ipv4.tcp_fastopen", 0x1 | 0x2 | 0x4 | 0x200 | 0x400)
+                with Server("cpp", netns=wire.b, host=host) as server:
+                    self.assert_right(play(agent, server, SCENARIOS, netns=wire.a, fast_open=True))
+                    passive = wire.b.run(["nstat", "-asz", "TcpExtTCPFastOpenPassive"]).stdout.split()[-2]
+                    self.assertEqual(int(passive), len(SCENARIOS))
+
     def test_later_requests_of_such_a_connection_are_right_too(self):
         with Wire(drop_third_ack=True) as wire, Server("cpp", netns=wire.b, host=wire_rig.B_ADDRESS) as server:
             lines = clients.run_plan([clients.connection(server.host, server.port, [

@@ -3,6 +3,7 @@
 // from --plan): many connections at once, a thread each, requests one after the other on each.
 //
 //   {"connections": [{"host": "127.0.0.1", "port": 8000, "start_ms": 0, "receive_buffer_bytes": 0,
+//     "fast_open": false,           the first request goes with the SYN, where the kernel has or needs no cookie
 //     "requests": [{"tag": "s1", "path": "/v1/chat/completions", "body": "...", "headers": {},
 //       "method": "POST",
 //       "wait_ms": 0,             before the request, after the connection or the last response
@@ -62,6 +63,9 @@ class ClientConnection {
     socket_ = Fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (const int bytes = plan_.value("receive_buffer_bytes", 0); bytes > 0) {
       set_option(socket_.get(), SOL_SOCKET, SO_RCVBUF, bytes, "SO_RCVBUF");
+    }
+    if (plan_.value("fast_open", false)) {
+      set_option(socket_.get(), IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1, "TCP_FASTOPEN_CONNECT");
     }
     connect_before_ns_ = monotonic_ns();
     if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
