@@ -8,6 +8,9 @@
 
 #include "tcp.h"
 
+extern int LINUX_KERNEL_VERSION __kconfig;
+#define IW_VERSION(a, b, c) ((a) << 16 | (b) << 8 | (c))
+
 static __always_inline void name_listener(struct iw_listener *l, struct sock *sk, const struct iw_socket *s,
 					  const struct iw_listening *counts)
 {
@@ -34,6 +37,29 @@ static __always_inline void name_listener(struct iw_listener *l, struct sock *sk
 	}
 }
 
+/* Tells of the listener's drops so far. */
+static __always_inline void tell_drops(struct sock *sk, const struct iw_socket *s, struct iw_listening *counts,
+				       iw_u64 cookie, iw_u32 reason)
+{
+	struct iw_listener *l;
+
+	counts->told_ns = bpf_ktime_get_ns();
+	count_stat(IW_STAT_RECORDS_SEEN + IW_REC_LISTEN_DROP);
+	l = bpf_ringbuf_reserve(&records, sizeof(*l), 0);
+	if (!l) {
+		count_stat(IW_STAT_RECORDS_LOST + IW_REC_LISTEN_DROP);
+		return;
+	}
+	__builtin_memset(l, 0, sizeof(*l));
+	name_listener(l, sk, s, counts);
+	l->header.kind = IW_REC_LISTEN_DROP;
+	l->header.size_bytes = sizeof(*l);
+	l->header.time_ns = counts->told_ns;
+	l->cookie = cookie;
+	l->reason = reason;
+	bpf_ringbuf_submit(l, BPF_RB_NO_WAKEUP);
+}
+
 /* What happened at a listener. */
 #define IW_LISTEN_COOKIE IW_DROP_REASONS
 
@@ -41,7 +67,6 @@ static __noinline int at_listener(struct __sk_buff *skb, struct bpf_sock *sk, st
 {
 	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	struct iw_listening *counts;
-	struct iw_listener *l;
 	iw_u64 now_ns = bpf_ktime_get_ns();
 
 	counts = bpf_sk_storage_get(&listening, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -54,24 +79,25 @@ static __noinline int at_listener(struct __sk_buff *skb, struct bpf_sock *sk, st
 		counts->cookies_s = now_ns / 1000000000;
 		return 0;
 	}
+	counts->reason = what;
 	IW_ADD(counts->drops[what & (IW_DROP_REASONS - 1)], 1);
-	if (counts->told_ns && now_ns - counts->told_ns < 1000000000)
+	if (!counts->told_ns || now_ns - counts->told_ns >= 1000000000)
+		tell_drops(full, s, counts, bpf_get_socket_cookie(skb), what);
+	return 0;
+}
+
+/* What was not told yet goes with the socket. */
+static __noinline int listener_closed(struct sock *sk)
+{
+	struct iw_socket *s;
+	struct iw_listening *counts;
+
+	if (!sk)
 		return 0;
-	counts->told_ns = now_ns;
-	count_stat(IW_STAT_RECORDS_SEEN + IW_REC_LISTEN_DROP);
-	l = bpf_ringbuf_reserve(&records, sizeof(*l), 0);
-	if (!l) {
-		count_stat(IW_STAT_RECORDS_LOST + IW_REC_LISTEN_DROP);
-		return 0;
-	}
-	__builtin_memset(l, 0, sizeof(*l));
-	name_listener(l, full, s, counts);
-	l->header.kind = IW_REC_LISTEN_DROP;
-	l->header.size_bytes = sizeof(*l);
-	l->header.time_ns = now_ns;
-	l->cookie = bpf_get_socket_cookie(skb);
-	l->reason = what;
-	bpf_ringbuf_submit(l, BPF_RB_NO_WAKEUP);
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	counts = bpf_sk_storage_get(&listening, sk, 0, 0);
+	if (s && counts)
+		tell_drops(sk, s, counts, bpf_get_socket_cookie(sk), counts->reason);
 	return 0;
 }
 
@@ -103,6 +129,17 @@ static __noinline int has_request(struct __sk_buff *skb, iw_u32 header_offset)
 	return state == IW_TCP_NEW_SYN_RECV;
 }
 
+/* As in the accept queue, one more than the limit has room: since 6.13, and in these stable kernels. */
+static __always_inline iw_u32 syn_queue_room(iw_u32 limit)
+{
+	int v = LINUX_KERNEL_VERSION;
+
+	return limit + (v >= IW_VERSION(6, 13, 0) || (v >= IW_VERSION(6, 12, 10) && v < IW_VERSION(6, 13, 0)) ||
+			(v >= IW_VERSION(6, 6, 72) && v < IW_VERSION(6, 7, 0)) ||
+			(v >= IW_VERSION(6, 1, 125) && v < IW_VERSION(6, 2, 0)) ||
+			(v >= IW_VERSION(5, 15, 177) && v < IW_VERSION(5, 16, 0)));
+}
+
 /* A packet with SYN, or a third ACK, that reaches a listener. */
 static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk, struct packet *p)
 {
@@ -111,21 +148,24 @@ static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk,
 	struct iw_listening *counts;
 	struct sock *full;
 	struct net *net;
-	iw_u32 backlog, limit, requests, most;
+	iw_u32 backlog, limit, requests, room, most;
 	iw_u8 cookies;
 	int wants_cookie = 0;
 
-	if (!tp || p->flags & (IW_RST | IW_FIN))
+	if (!tp || p->flags & IW_RST)
 		return 0;
 	icsk = &tp->inet_conn;
 	full = &icsk->icsk_inet.sk;
 	backlog = full->sk_ack_backlog;
 	limit = full->sk_max_ack_backlog;
 	requests = BPF_CORE_READ(icsk, icsk_accept_queue.qlen.counter);
+	room = syn_queue_room(limit);
 	net = BPF_CORE_READ(full, __sk_common.skc_net.net);
 	cookies = BPF_CORE_READ(net, ipv4.sysctl_tcp_syncookies);
 	if (!(p->flags & IW_SYN)) {
-		if (backlog <= limit || (BPF_CORE_READ(icsk, icsk_accept_queue.rskq_defer_accept) && !p->bytes))
+		/* Of a client that has closed already, the FIN and each of its resends counts too. */
+		if (backlog <= limit ||
+		    (BPF_CORE_READ(icsk, icsk_accept_queue.rskq_defer_accept) && !p->bytes && !(p->flags & IW_FIN)))
 			return 0;
 		if (!has_request(skb, p->offset - p->header)) {
 			/* The answer to a cookie, which the listener forgets about. */
@@ -139,11 +179,11 @@ static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk,
 	if (p->flags & IW_ACK)
 		return 0;
 	most = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
-	if (cookies != 2 && requests < limit && backlog <= limit && (cookies || most - requests >= most >> 2))
+	if (cookies != 2 && requests < room && backlog <= limit && (cookies || most - requests >= most >> 2))
 		return 0;
 	if (has_request(skb, p->offset - p->header))
 		return 0;
-	if (cookies == 2 || requests >= limit) {
+	if (cookies == 2 || requests >= room) {
 		if (!cookies)
 			return at_listener(skb, sk, full, IW_DROP_SYN_QUEUE_FULL);
 		wants_cookie = 1;

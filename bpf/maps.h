@@ -83,7 +83,7 @@ struct iw_listening {
 	iw_u64 cookies;
 	iw_u64 told_ns;	  /* when the latest record was written */
 	iw_u32 cookies_s; /* second of the latest cookie */
-	iw_u32 pad0;
+	iw_u32 reason;	  /* of the latest drop */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

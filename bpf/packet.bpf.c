@@ -1674,6 +1674,8 @@ static __always_inline void ended(struct sock *sk, int before)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct iw_flow *f = 0;
 
+	if (before == IW_TCP_LISTEN)
+		listener_closed(sk);
 	if (!s || !tp || before == IW_TCP_LISTEN)
 		return;
 	if (before == IW_TCP_SYN_SENT)

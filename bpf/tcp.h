@@ -203,6 +203,8 @@ static __always_inline void name_of(const struct sock_common *c, struct iw_held_
 
 	key->netns = c->skc_net.net->ns.inum;
 	key->local_port = c->skc_num;
+	if (!key->local_port) /* a closed socket has given it back */
+		key->local_port = bpf_ntohs(BPF_CORE_READ((const struct inet_sock *)c, inet_sport));
 	key->remote_port = bpf_ntohs(c->skc_dport);
 	if (c->skc_family == 2) {
 		copy_v4(key->local, c->skc_rcv_saddr);
