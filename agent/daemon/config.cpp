@@ -153,11 +153,11 @@ SetResult set_peers(Config& config, Values values) {
     std::string peer = value.substr(equals + 1);
     if (std::find(classes.begin(), classes.end(), peer) == classes.end()) {
       const std::vector<std::string> known(classes.begin(), classes.end());
-      const auto nearest = nearest_name(peer, known);
-      std::string all;
-      for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
-      return no("has '" + peer + "', which is no class" + (nearest ? "; did you mean '" + *nearest + "'?" : "") +
-                " (" + all + ")");
+      std::string why = "has '" + peer + "', which is no class";
+      if (const auto nearest = nearest_name(peer, known)) why += "; did you mean '" + *nearest + "'?";
+      why += " (";
+      for (const std::string& name : known) why += (why.ends_with('(') ? "" : ", ") + name;
+      return no(why + ")");
     }
     if (!peers.emplace(*port, std::move(peer)).second) return no("has port " + std::to_string(*port) + " twice");
   }
@@ -179,9 +179,11 @@ SetResult set_deny(Config& config, Values values) {
 constexpr std::array kKeys{
     ConfigKey{"listen", "ADDRESS:PORT", false, "127.0.0.1:9810", "Where /metrics, /healthz and /readyz are served.",
               set_listen},
-    ConfigKey{"records", "FILE", false, "",
-              "Append finished requests to this file, one JSON object a line; - is standard output.",
-              set_file<&Config::records>},
+    ConfigKey{
+        "records", "FILE", false, "",
+        "Append records of finished requests, resets and dropped connection attempts to this file, one JSON object a "
+        "line; - is standard output.",
+        set_file<&Config::records>},
     ConfigKey{"host_root", "DIR", false, "/", "Where the host's file system is seen, for an agent in a container.",
               set_file<&Config::host_root>},
     ConfigKey{"cgroup_root", "DIR", false, "",
@@ -196,7 +198,7 @@ constexpr std::array kKeys{
               "Ring buffer between kernel and agent; rounded up to a power of two.", set_ringbuf},
     ConfigKey{"drain_interval", "DURATION", false, "20ms", "How often the ring buffer is read.",
               set_duration<&Config::drain_interval, 1, 1000>},
-    ConfigKey{"partial_interval", "DURATION", false, "5s", "How often open requests are read.",
+    ConfigKey{"partial_interval", "DURATION", false, "5s", "How often open requests, sockets and TCP's sums are read.",
               set_duration<&Config::partial_interval, 100, 60'000>},
     ConfigKey{"series.label_sets", "NUMBER", false, "256",
               "Most label sets of a metric family; further ones share one set of `overflow` values.",
@@ -440,8 +442,8 @@ std::string config_markdown() {
          "Each key can be given in a YAML file (`--config FILE` or `INFERWIRE_CONFIG`), in the environment, or as a\n"
          "flag of `inferwire agent`. Flags win over the environment, the environment over the file. An unknown or\n"
          "repeated key in the file is an error. Dots are levels: `series.models: 8` and `series: {models: 8}` are the\n"
-         "same. Lists are YAML sequences, or separated by commas; pairs may be a YAML mapping. Durations have a unit (`250ms`, `5s`, `1m`), sizes\n"
-         "may have one (`4MiB`).\n\n"
+         "same. Lists are YAML sequences, or separated by commas; pairs may be a YAML mapping. Durations have a unit\n"
+         "(`250ms`, `5s`, `1m`), sizes may have one (`4MiB`).\n\n"
          "| key | flag | environment | value | default | meaning |\n"
          "| --- | --- | --- | --- | --- | --- |\n";
   for (const ConfigKey& key : kKeys) {

@@ -35,6 +35,7 @@ class Labels {
  public:
   Labels(std::initializer_list<std::string_view> values) : values_(values.begin(), values.size()) {}
   template <std::convertible_to<std::span<const std::string_view>> Range>
+  // NOLINTNEXTLINE(google-explicit-constructor): the call reads as if it took the range itself
   Labels(const Range& values) : values_(values) {}
 
   std::span<const std::string_view> values() const { return values_; }

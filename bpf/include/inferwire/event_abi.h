@@ -331,12 +331,12 @@ struct iw_count {
 #define IW_DIRECTION_SENT 1
 
 /* Upper edges of times in the kernel's TCP histograms, microseconds. X(edge_us) */
-#define IW_TCP_EDGES(X)                                                                                        \
-	X(50)                                                                                                  \
-	X(100)                                                                                                 \
-	X(250) X(500) X(1000) X(2500) X(5000) X(10000) X(20000) X(30000) X(50000) X(75000) X(100000) X(150000) \
-		X(200000) X(300000) X(500000) X(1000000) X(2000000) X(5000000) X(10000000)
-#define IW_TCP_EDGES_COUNT 21
+#define IW_TCP_EDGES(X) \
+	X(50)           \
+	X(100)          \
+	X(250)          \
+	X(500) X(1000) X(2500) X(5000) X(10000) X(25000) X(50000) X(100000) X(200000) X(500000) X(1000000) X(5000000)
+#define IW_TCP_EDGES_COUNT 15
 
 /* One row per owner, role and service port. */
 struct iw_tcp_key {

@@ -6,7 +6,9 @@
 #include <sstream>
 
 #include "agent/model/json.h"
+#include "agent/model/tcp.h"
 #include "tests/unit/model/record_builder.h"
+#include "tests/unit/model/tcp_builder.h"
 
 namespace inferwire::cli {
 namespace {
@@ -76,6 +78,46 @@ TEST(ReadRecords, BadLinesAreNamedAndTheRestIsRead) {
   std::vector<std::size_t> numbers;
   for (const BadLine& line : records.bad_lines) numbers.push_back(line.number);
   EXPECT_EQ(numbers, (std::vector<std::size_t>{1, 4, 5, 6, 7, 8}));
+}
+
+TEST(ReadRecords, ResetsAndListenDropsAreReadAsTheModelWroteThem) {
+  metrics::Registry registry;
+  model::TcpModel tcp(registry, {});
+  const model::Identity who{.name_space = "prod", .workload = "llama", .comm = "llama-server", .pid = 4242};
+  const iw_listener full = test::dropping(test::listener(), IW_DROP_ACCEPT_QUEUE_FULL, 49, 0);
+  const ReadRecords records =
+      read(tcp.on_reset(test::stale_reuse(), who, {}) + "\n" + tcp.on_listener(full, who, {}) + "\n");
+  EXPECT_TRUE(records.bad_lines.empty());
+  ASSERT_EQ(records.resets.size(), 1u);
+  const ShownReset& reset = records.resets[0];
+  EXPECT_EQ(reset.time_unix_ns, static_cast<std::int64_t>(test::at_ms(5000)));
+  EXPECT_EQ(reset.owner.name_space, "prod");
+  EXPECT_EQ(reset.cause, "stale_reuse");
+  EXPECT_EQ(reset.direction, "received");
+  EXPECT_EQ(reset.closed_first, "server");
+  EXPECT_EQ(reset.idle_ns, 1'000'000'000u);
+  EXPECT_EQ(reset.age_ns, 4'000'000'000u);
+  EXPECT_EQ(reset.ordinal, 3u);
+  EXPECT_TRUE(reset.request_open);
+  ASSERT_EQ(records.listen_drops.size(), 1u);
+  const ShownListenDrop& drop = records.listen_drops[0];
+  EXPECT_EQ(drop.listener, "127.0.0.1:8000");
+  EXPECT_EQ(drop.owner.workload, "llama");
+  EXPECT_EQ(drop.reason, "accept_queue_full");
+  EXPECT_EQ(drop.count, 49u);
+  EXPECT_EQ(drop.limit_name, "backlog");
+  EXPECT_EQ(drop.limit_value, 1u);
+  EXPECT_EQ(drop.accept_queue_limit, 1u);
+  EXPECT_FALSE(drop.fix.empty());
+}
+
+TEST(ReadRecords, AResetOrDropWithoutATimeIsBad) {
+  const ReadRecords records = read(R"({"type":"reset"})"
+                                   "\n"
+                                   R"({"type":"listen_drop","time_unix_ns":-5})"
+                                   "\n");
+  EXPECT_EQ(records.bad_lines.size(), 2u);
+  EXPECT_TRUE(records.resets.empty() && records.listen_drops.empty());
 }
 
 TEST(ReadRecords, OtherTypesAreCountedNotRead) {

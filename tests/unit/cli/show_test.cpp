@@ -6,8 +6,11 @@
 #include <sstream>
 
 #include "agent/cli/show_render.h"
+#include "agent/cli/show_tcp.h"
 #include "agent/model/json.h"
+#include "agent/model/tcp.h"
 #include "tests/unit/model/record_builder.h"
+#include "tests/unit/model/tcp_builder.h"
 
 namespace inferwire::cli {
 namespace {
@@ -84,19 +87,90 @@ TEST(Show, DrawsEveryPhaseWithItsTimeShareAndPlace) {
   EXPECT_NE(result.out.find("retransmitted in stream: 2 fast"), std::string::npos);
 }
 
+std::string tcp_lines(const std::string& workload) {
+  metrics::Registry registry;
+  model::TcpModel tcp(registry, {});
+  const model::Identity who{.name_space = "prod", .workload = workload, .comm = "server", .pid = 300};
+  const model::Clock clock{1'764'532'800'000'000'000};
+  std::string lines = tcp.on_reset(test::stale_reuse(), who, clock) + "\n";
+  iw_reset later = test::stale_reuse(9000);
+  later.idle_ns = 1'010 * test::kMs;
+  lines += tcp.on_reset(later, who, clock) + "\n";
+  iw_reset cut = test::stale_reuse();
+  cut.cause = IW_RESET_ABORT_ON_CLOSE;
+  cut.direction = IW_DIRECTION_SENT;
+  cut.role = IW_ROLE_SERVER;
+  cut.chunks = 12;
+  lines += tcp.on_reset(cut, who, clock) + "\n";
+  const iw_listener full = test::listener();
+  lines += tcp.on_listener(test::dropping(full, IW_DROP_ACCEPT_QUEUE_FULL, 1, 0), who, clock) + "\n";
+  lines += tcp.on_listener(test::dropping(full, IW_DROP_ACCEPT_QUEUE_FULL, 49, 2000), who, clock) + "\n";
+  return lines;
+}
+
 TEST(Show, FitsIntoItsColumns) {
   auto long_names = server_record().model(std::string(63, 'm')).finish_reason("a-long-reason").response_id("x");
   const std::string text = line_of(client_record(), std::string(100, 'w'), 100) + line_of(long_names, "llama", 300) +
-                           line_of(server_record().cookie(9).ports(1, 2), "模型模型模型模型模型模型", 7);
-  for (const std::size_t width : {80u, 97u, 133u, 200u}) {
-    std::istringstream lines(shown(text, utf8(width)).out);
-    for (std::string line; std::getline(lines, line);) {
-      // Titles with addresses and names are not cut: what they say is needed.
-      if (line.find("→") != line.npos || line.find("←") != line.npos || line.starts_with("#")) continue;
-      if (line.find("most time") != line.npos) continue;
-      EXPECT_LE(display_width(line), width) << line;
+                           line_of(server_record().cookie(9).ports(1, 2), "模型模型模型模型模型模型", 7) +
+                           tcp_lines(std::string(60, 'v'));
+  for (const bool color : {false, true}) {
+    for (const std::size_t width : {60u, 71u, 80u, 97u, 133u, 200u}) {
+      Style style = utf8(width);
+      style.color = color;
+      std::istringstream lines(shown(text, style).out);
+      for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), width) << line;
     }
   }
+}
+
+TEST(Show, TellsResetsInWords) {
+  const Shown result = shown(tcp_lines("llama"), utf8(200));
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.out.find("Resets  2025-11-30\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("received  client  prod/llama  stale_reuse     server         1000.0  4000.0        3"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("  » client prod/llama got 2 resets: a request went out on a pooled connection that the "
+                            "other side had closed for idleness,"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("idle for 1.00 s to 1.01 s; 2 requests were cut\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("  » server prod/llama sent a reset: the application closed it with data that it had not "
+                            "read; a request was cut after 12 chunks\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("0 request records of 0 exchanges, 3 resets, 2 records of dropped connection attempts\n"),
+            std::string::npos);
+}
+
+TEST(Show, TellsDroppedConnectionsWithTheLimitAndTheFix) {
+  const Shown result = shown(tcp_lines("llama"), utf8(300));
+  EXPECT_NE(result.out.find("127.0.0.1:8000  prod/llama  accept_queue_full       48           0/1          0  "
+                            "backlog=1\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(
+      result.out.find("  » prod/llama on 127.0.0.1:8000 dropped 49 connection attempts: its accept queue was full, "
+                      "the limit being the application's backlog = 1. Raise the backlog that the server passes to "
+                      "listen(), or let it accept sooner.\n"),
+      std::string::npos)
+      << result.out;
+}
+
+TEST(Show, EveryCauseHasAMeaning) {
+  for (std::size_t cause = 0; cause < IW_RESET_CAUSES; ++cause) {
+    EXPECT_FALSE(reset_meaning(model::reset_cause_name(cause)).empty()) << cause;
+  }
+}
+
+TEST(Show, SaysWhoResetAndWhoClosedFirstAndHowLongTheModelWasLoaded) {
+  auto builder = server_record().flag(IW_REQ_USAGE);
+  builder.request().closed_first = IW_SIDE_SERVER;
+  builder.request().reset = IW_SIDE_CLIENT;
+  builder.request().load_ns = 7'500'000;
+  const std::string out = shown(line_of(builder, "llama", 300), utf8(120)).out;
+  EXPECT_NE(out.find("reset by the client  closed first by the server"), std::string::npos) << out;
+  EXPECT_NE(out.find("server says: load 7.50 ms"), std::string::npos) << out;
 }
 
 TEST(Show, InAsciiThereIsNothingElse) {
@@ -110,12 +184,17 @@ TEST(Show, InAsciiThereIsNothingElse) {
 
 TEST(Show, NothingFromARecordReachesTheTerminalRaw) {
   const std::string evil = "\\u001b]0;pwned\\u0007\\u202e";
-  const std::string record = R"({"type":"request","v":1,"start_unix_ns":1764532800000000000,"duration_ns":5,"role":")" +
-                             evil + R"(","workload":")" + evil + R"(","local":")" + evil + R"(","route":")" + evil +
-                             R"(","model":")" + evil + R"(","outcome":")" + evil + R"(","finish_reason":")" + evil +
-                             R"(","method":")" + evil + R"(","phases_ns":{")" + evil + R"(":5},"phases_missing":[")" +
-                             evil + R"("],"retransmits":{")" + evil + R"(":{")" + evil + R"(":1}}})" + "\n" +
-                             R"({"type":")" + evil + R"("})" + "\n";
+  const std::string record =
+      R"({"type":"request","v":1,"start_unix_ns":1764532800000000000,"duration_ns":5,"role":")" + evil +
+      R"(","workload":")" + evil + R"(","local":")" + evil + R"(","route":")" + evil + R"(","model":")" + evil +
+      R"(","outcome":")" + evil + R"(","finish_reason":")" + evil + R"(","method":")" + evil + R"(","phases_ns":{")" +
+      evil + R"(":5},"phases_missing":[")" + evil + R"("],"retransmits":{")" + evil + R"(":{")" + evil + R"(":1}}})" +
+      "\n" + R"({"type":")" + evil + R"("})" + "\n" + R"({"type":"reset","time_unix_ns":1,"cause":")" + evil +
+      R"(","direction":")" + evil + R"(","role":")" + evil + R"(","local":")" + evil + R"(","remote":")" + evil +
+      R"(","comm":")" + evil + R"(","closed_first":")" + evil + R"(","kernel_reason":")" + evil + R"("})" + "\n" +
+      R"({"type":"listen_drop","time_unix_ns":1,"listener":")" + evil + R"(","reason":")" + evil +
+      R"(","limit_name":")" + evil + R"(","limit_value":1,"fix":")" + evil + R"(","workload":")" + evil + R"("})" +
+      "\n";
   const Shown result = shown(record, utf8());
   for (const std::string& text : {result.out, result.errors}) {
     EXPECT_EQ(text.find('\x1b'), text.npos);
@@ -148,6 +227,7 @@ TEST(Show, FailsWhenNothingCouldBeRead) {
   EXPECT_EQ(shown("rubbish\n").status, 1);
   EXPECT_EQ(shown("").status, 0);
   EXPECT_NE(shown("").out.find("0 request records"), std::string::npos);
+  EXPECT_EQ(shown("rubbish\n" + tcp_lines("llama")).status, 0);
 }
 
 TEST(Show, NamesPhasesThatAreNotKnown) {

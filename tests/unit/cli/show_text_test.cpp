@@ -100,7 +100,7 @@ TEST(Style, Utf8OnlyWhereTheLocaleSaysSo) {
   EXPECT_FALSE(style_for({}, When::kAuto, false).utf8);
 }
 
-TEST(Style, WidthIsAtLeastEighty) {
+TEST(Style, WidthIsAtLeastSixty) {
   EXPECT_EQ(style_for({.columns = 40}, When::kAuto, false).width, 60u);
   EXPECT_EQ(style_for({.columns = 133}, When::kAuto, false).width, 133u);
   EXPECT_EQ(style_for({}, When::kAuto, false).width, 100u);
@@ -116,6 +116,38 @@ TEST(Table, LeavesOutWhatDoesNotFit) {
             "a  wider                                     n\nx  " + std::string(40, 'v') + "  7\n");
   style.width = 200;
   EXPECT_NE(table.to_string(style).find(std::string(50, 'w')), std::string::npos);
+}
+
+TEST(Table, CutsTheWidestCellsWhenThatIsNotEnough) {
+  Table table({{"a"}, {"b"}, {"n", true}});
+  table.add_row({std::string(70, 'x'), "\033[31m" + std::string(30, 'y') + "\033[0m", "7"});
+  Style style;
+  style.width = 60;
+  const std::string text = table.to_string(style);
+  EXPECT_NE(text.find(std::string(26, 'x') + "~  "), std::string::npos) << text;
+  EXPECT_NE(text.find(std::string(27, 'y') + "~\033[0m  7\n"), std::string::npos) << text;
+}
+
+TEST(FoldLines, BreaksBetweenWordsAndIndentsTheRest) {
+  Style style;
+  style.width = 60;
+  const std::string words = "  " + std::string(30, 'a') + " " + std::string(30, 'b') + " " + std::string(30, 'c');
+  EXPECT_EQ(fold_lines(words + "\nshort\n", style), "  " + std::string(30, 'a') + "\n      " + std::string(30, 'b') +
+                                                        "\n      " + std::string(30, 'c') + "\nshort\n");
+  EXPECT_EQ(fold_lines(std::string(130, 'x'), style),
+            std::string(60, 'x') + "\n      " + std::string(54, 'x') + "\n      " + std::string(16, 'x'));
+  EXPECT_EQ(fold_lines("\n\n", style), "\n\n");
+  EXPECT_EQ(fold_lines("", style), "");
+}
+
+TEST(FoldLines, ColourTakesNoRoomAndWideCharactersTakeTwo) {
+  Style style;
+  style.width = 60;
+  const std::string colored = "\033[31m" + std::string(60, 'x') + "\033[0m";
+  EXPECT_EQ(fold_lines(colored, style), colored);
+  std::string wide;
+  for (int i = 0; i < 31; ++i) wide += "模";
+  EXPECT_EQ(fold_lines(wide, style), wide.substr(0, 90) + "\n      模");
 }
 
 }  // namespace

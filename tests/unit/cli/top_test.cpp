@@ -13,8 +13,10 @@
 
 #include "agent/base/handle.h"
 #include "agent/metrics/registry.h"
+#include "agent/model/tcp.h"
 #include "agent/model/tracker.h"
 #include "tests/unit/model/record_builder.h"
+#include "tests/unit/model/tcp_builder.h"
 
 namespace inferwire::cli {
 namespace {
@@ -52,6 +54,30 @@ TEST(Top, ShowsWhatIsOpenAndTheWorst) {
       << *screen;  // chunks/s; silent for a second
   EXPECT_NE(screen->find("finished in the last minute: 1"), std::string::npos);
   EXPECT_NE(screen->find("longest gap"), std::string::npos);
+}
+
+TEST(Top, ShowsListenersWithTheirQueuesAndConnectionsByState) {
+  metrics::Registry registry;
+  model::RequestTracker tracker(registry, {});
+  model::TcpModel tcp(registry, {});
+  const model::Identity who{.name_space = "prod", .workload = "llama", .comm = "llama-server", .pid = 3};
+  iw_listener full = test::listener();
+  full.accept_queue_length = 2;
+  full.syn_queue_length = 5;
+  full.drops[IW_DROP_ACCEPT_QUEUE_FULL] = 49;
+  tcp.on_listener(full, who, {});
+  iw_socket_state socket{};
+  for (const std::uint8_t state : {1, 1, 8}) {
+    socket.state = state;
+    tcp.on_socket(socket, who);
+  }
+  tcp.end_walk(at_ms(1), {});
+  const auto screen = render_top(tracker.top_json(at_ms(1), &tcp), utf8());
+  ASSERT_TRUE(screen) << screen.error().to_string();
+  EXPECT_NE(screen->find("127.0.0.1:8000  prod/llama        2      1          5       49        0  accept_queue_full"),
+            std::string::npos)
+      << *screen;
+  EXPECT_NE(screen->find("prod/llama            3  1 close_wait, 2 established"), std::string::npos) << *screen;
 }
 
 TEST(Top, AnIdleAgentHasNothingToShow) {

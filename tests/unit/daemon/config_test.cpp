@@ -56,6 +56,7 @@ TEST(ConfigFile, ValuesOfEveryKindAreRead) {
       "  - /chat\n"
       "  - /v2/generate\n"
       "hooks: {deny: [getpeername, tp_btf]}\n"
+      "peers: {8000: inference, 9000: object_store}\n"
       "self_check: false\n"
       "log_level: debug\n");
   EXPECT_EQ(config.listen, "[::1]:0");
@@ -67,6 +68,7 @@ TEST(ConfigFile, ValuesOfEveryKindAreRead) {
   EXPECT_EQ(config.ttft_edges, std::vector<double>{0.7});
   EXPECT_EQ(config.routes, (std::vector<std::string>{"/chat", "/v2/generate"}));
   EXPECT_EQ(config.hooks_deny, (std::vector<std::string>{"getpeername", "tp_btf"}));
+  EXPECT_EQ(config.peers, (std::map<std::uint16_t, std::string>{{8000, "inference"}, {9000, "object_store"}}));
   EXPECT_FALSE(config.self_check);
   EXPECT_EQ(config.log_level, base::LogLevel::kDebug);
   EXPECT_EQ(config.partial_interval, seconds(5)) << "not in the file";
@@ -114,6 +116,12 @@ TEST(ConfigFile, WrongValuesSayWhatIsWantedAndTheDefault) {
       {"routes: [chat]\n", "has 'chat', which does not begin with '/'"},
       {"routes: ['/a?b']\n", "a route is a plain path"},
       {"ports: [0]\n", "has '0', which is no port"},
+      {"peers: {8000: inferense}\n", "has 'inferense', which is no class; did you mean 'inference'? (object_store, "},
+      {"peers: {eighty: sql}\n", "has 'eighty=sql', which is no PORT=CLASS such as 8000=inference"},
+      {"peers: [5432]\n", "has '5432', which is no PORT=CLASS"},
+      {"peers: [80=sql, 80=cache]\n", "has port 80 twice"},
+      {"peers: {80: [sql]}\n", "takes pairs of plain values"},
+      {"routes: {a: b}\n", "key 'routes' takes a list"},
       {"hooks: {deny: [getpername]}\n", "has 'getpername', which is no hook; did you mean 'getpeername'?"},
       {"histograms: {gap_edges: [x]}\n", "has 'x', which is no duration such as 250ms"},
       {"log_level: loud\n", "is none of debug, info, warn, error"},
@@ -149,10 +157,11 @@ TEST(ConfigSources, TheFileMayBeNamedByTheEnvironment) {
 
 TEST(ConfigSources, ListsAreSeparatedByCommasOutsideTheFile) {
   auto config = load_config("", environment_of({{"INFERWIRE_HOOKS_DENY", "getpeername, tp_btf__sock_send_length"}}),
-                            {{"routes", {"/a,/b", "/c"}}});
+                            {{"routes", {"/a,/b", "/c"}}, {"peers", {"8000=inference,53=dns"}}});
   ASSERT_TRUE(config.has_value()) << config.error().to_string();
   EXPECT_EQ(config->hooks_deny, (std::vector<std::string>{"getpeername", "tp_btf__sock_send_length"}));
   EXPECT_EQ(config->routes, (std::vector<std::string>{"/a", "/b", "/c"}));
+  EXPECT_EQ(config->peers, (std::map<std::uint16_t, std::string>{{53, "dns"}, {8000, "inference"}}));
 }
 
 TEST(ConfigSources, ErrorsNameTheSource) {

@@ -129,6 +129,8 @@ TEST_F(CgroupTree, ALivingProcessIsCalledByItsOwnNameNotItsThreads) {
   const model::Identity identity = identities.of_connection(connection(0, 0, pid, "worker-7"), now_);
   EXPECT_EQ(identity.pid, pid);
   EXPECT_EQ(identity.comm, "daemon_test");
+  EXPECT_EQ(identity.workload, "daemon_test");
+  EXPECT_EQ(identities.of_process(0, pid, "worker-7", now_).workload, "daemon_test");
 }
 
 TEST_F(CgroupTree, AProcessThatIsGoneIsCalledAsTheRecordSays) {

@@ -153,6 +153,25 @@ class StuckPipe {
   base::UniqueFd reader_;
 };
 
+TEST_F(RecordWriterTest, LossesAreCountedByKind) {
+  StuckPipe pipe(path("pipe"));
+  const auto writer = open(path("pipe"), 100'000);
+  const std::string line(999, 'x');
+  std::uint64_t given[2] = {};
+  for (std::size_t i = 0; i < 999; ++i) {
+    const std::size_t kind = i % 3 == 0 ? 5 : 1;
+    writer->write(line, kind);
+    ++given[kind == 5];
+  }
+  writer->stop(100ms);
+  EXPECT_GT(writer->lost(1), 0u);
+  EXPECT_GT(writer->lost(5), 0u);
+  EXPECT_LE(writer->lost(1), given[0]);
+  EXPECT_LE(writer->lost(5), given[1]);
+  EXPECT_EQ(writer->lost(1) + writer->lost(5), writer->lost());
+  EXPECT_EQ(writer->lost(0), 0u);
+}
+
 TEST_F(RecordWriterTest, WithAStuckReaderWritesDoNotWaitAndEveryLossIsCounted) {
   StuckPipe pipe(path("pipe"));
   const auto writer = open(path("pipe"), 100'000);

@@ -24,6 +24,9 @@ TEST(Edges, TheDefaultsRiseAndFitTheKernel) {
   EXPECT_EQ(default_edges(EdgesId::kDurations).size(), 23u);
   EXPECT_EQ(default_edges(EdgesId::kGaps).size(), 23u);
   EXPECT_EQ(default_edges(EdgesId::kPhases).size(), 12u);
+  EXPECT_EQ(default_edges(EdgesId::kTcp).size(), static_cast<std::size_t>(IW_TCP_EDGES_COUNT));
+  EXPECT_DOUBLE_EQ(default_edges(EdgesId::kTcp).front(), 50e-6);
+  EXPECT_DOUBLE_EQ(default_edges(EdgesId::kTcp).back(), 5);
 }
 
 TEST(Edges, AUsersEdgeComesToItsPlace) {

@@ -75,15 +75,60 @@ void write_side(Registry& registry, const Side& side) {
   registry.raise(FamilyId::kStreamSilenceSecondsMax, {ns, name, container, pod, role}, 1);
 }
 
+// Everything that TCP writes of one side: a server that was reset in several ways and dropped connections, or a client.
+void write_tcp(Registry& registry, const Side& side) {
+  const std::string_view ns = "inference", container = "main";
+  const std::string_view name = side.workload, role = side.role, peer = "inference";
+  const std::string pod = side.workload + "-7d4b9c6f5-x2x7z";
+  for (const std::string_view direction : {"sent", "received"}) {
+    registry.add(FamilyId::kTcpSegmentsTotal, {ns, name, container, pod, role, direction, peer});
+    registry.add(FamilyId::kTcpPayloadBytesTotal, {ns, name, container, pod, role, direction, peer});
+    registry.add(FamilyId::kTcpHeaderBytesTotal, {ns, name, container, pod, role, direction, peer});
+    registry.add(FamilyId::kTcpZeroWindowSecondsTotal, {ns, name, container, pod, direction});
+  }
+  for (const std::string_view type : {"syn", "fast", "rto", "tlp"}) {
+    registry.add(FamilyId::kTcpRetransmittedSegmentsTotal, {ns, name, container, pod, role, type});
+  }
+  for (const std::string_view cause : {"abort_on_close", "stale_reuse", "no_listener"}) {
+    registry.add(FamilyId::kTcpResetsTotal, {ns, name, container, pod, role, "sent", cause});
+  }
+  registry.add(FamilyId::kTcpConnectionsOpenedTotal, {ns, name, container, pod, role, peer});
+  registry.add(FamilyId::kTcpRttSamplesTotal, {ns, name, container, pod, role, peer});
+  registry.add(FamilyId::kTcpRttSampleSecondsTotal, {ns, name, container, pod, role, peer});
+  registry.observe(FamilyId::kTcpRttSeconds, {ns, name, container, role, peer}, 1);
+  registry.observe(FamilyId::kTcpQueueingDelaySeconds, {ns, name, container, peer}, 1);
+  for (const std::string_view state : {"established", "close_wait", "fin_wait2"}) {
+    registry.add(FamilyId::kTcpConnections, {ns, name, container, pod, state});
+  }
+  if (role == "client") {
+    registry.observe(FamilyId::kTcpConnectSeconds, {ns, name, container, peer}, 1);
+    for (const std::string_view result : {"ok", "refused", "timeout"}) {
+      registry.add(FamilyId::kTcpConnectsTotal, {ns, name, container, pod, peer, result});
+    }
+    return;
+  }
+  registry.observe(FamilyId::kTcpAcceptWaitSeconds, {ns, name, container}, 1);
+  for (const FamilyId gauge : {FamilyId::kTcpListeners, FamilyId::kTcpAcceptQueueLength, FamilyId::kTcpAcceptQueueLimit,
+                               FamilyId::kTcpSynQueueLength}) {
+    registry.add(gauge, {ns, name, container, pod, side.port}, 1);
+  }
+  registry.add(FamilyId::kTcpListenDropsTotal, {ns, name, container, pod, side.port, "accept_queue_full"});
+}
+
 TEST(SeriesBudget, EightServersWithTwoRoutesAndAGatewayStayUnder6000Samples) {
   Registry registry;
   for (int server = 0; server < 8; ++server) {
     const std::string number = std::to_string(server);
-    write_side(registry, {"vllm-" + number, "server", "800" + number, {server < 4 ? "llama-8b" : "qwen-32b"}});
+    const Side side{"vllm-" + number, "server", "800" + number, {server < 4 ? "llama-8b" : "qwen-32b"}};
+    write_side(registry, side);
+    write_tcp(registry, side);
   }
   // The gateway serves two models and has an upstream side to eight servers.
-  write_side(registry, {"gateway", "server", "8080", {"llama-8b", "qwen-32b"}});
-  write_side(registry, {"gateway", "client", "8000", {"llama-8b", "qwen-32b"}});
+  for (const Side& side : {Side{"gateway", "server", "8080", {"llama-8b", "qwen-32b"}},
+                           Side{"gateway", "client", "8000", {"llama-8b", "qwen-32b"}}}) {
+    write_side(registry, side);
+    write_tcp(registry, side);
+  }
 
   const auto snapshot = registry.snapshot();
   EXPECT_LT(snapshot->samples(), 6000u);

@@ -347,6 +347,26 @@ TEST_F(TrackerTest, KernelStatisticsBecomeRecordsSeenAndLost) {
   EXPECT_EQ(total(FamilyId::kRecordsLostTotal, {{"kind", "final"}, {"where", "ring_buffer"}}), 3);
 }
 
+TEST_F(TrackerTest, KernelStatisticsShowWhatHappenedOnThePacketPath) {
+  std::array<std::uint64_t, IW_STAT_MAX> stats{};
+  for (std::size_t stat = 0; stat < stats.size(); ++stat) stats[stat] = 1000 + stat;
+  stats[IW_STAT_RESYNC] = 0;
+  tracker->on_stats(stats);
+  EXPECT_EQ(total(FamilyId::kPacketPathEventsTotal, {{"event", "no_slot"}}), 1000 + IW_STAT_NO_SLOT);
+  EXPECT_EQ(total(FamilyId::kPacketPathEventsTotal, {{"event", "sums_full"}}), 1000 + IW_STAT_SUMS_FULL);
+  EXPECT_EQ(total(FamilyId::kRecordsTotal, {{"kind", "listen_drop"}}),
+            1000 + IW_STAT_RECORDS_SEEN + IW_REC_LISTEN_DROP);
+  EXPECT_EQ(total(FamilyId::kPacketPathEventsTotal, {{"event", "resync"}}), 0) << "there, so that its rate is known";
+  const auto snapshot = registry->snapshot();
+  const auto* events = snapshot->find(FamilyId::kPacketPathEventsTotal);
+  ASSERT_NE(events, nullptr);
+  for (const auto& series : events->series) {
+    const std::string& event = (*series.label_values)[0];
+    EXPECT_NE(std::string(metrics::label_meaning("event")).find("`" + event + "`"), std::string::npos) << event;
+  }
+  EXPECT_EQ(events->series.size(), 19u);
+}
+
 // ---- Top, history ----
 
 TEST_F(TrackerTest, TopShowsOpenRequestsWithTheLongestSilenceFirst) {
