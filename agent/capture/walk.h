@@ -36,8 +36,8 @@ class WalkReader {
 
   std::uint64_t time_ns_;
   const RecordSink& sink_;
-  std::vector<std::byte> rest_;                              // of a record that was cut
-  std::array<std::unordered_set<std::uint64_t>, 3> seen_;    // cookies of connections, listeners, sockets
+  std::vector<std::byte> rest_;                            // of a record that was cut
+  std::array<std::unordered_set<std::uint64_t>, 3> seen_;  // cookies of connections, listeners, sockets
 };
 
 }  // namespace inferwire::capture

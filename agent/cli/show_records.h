@@ -82,7 +82,7 @@ struct BadLine {
 };
 
 struct ReadRecords {
-  std::vector<ShownRequest> requests;              // in the order of the file; of one that comes again, the last
+  std::vector<ShownRequest> requests;  // in the order of the file; of one that comes again, the last
   std::vector<ShownReset> resets;
   std::vector<ShownListenDrop> listen_drops;
   std::map<std::string, std::size_t> other_types;  // how many of each

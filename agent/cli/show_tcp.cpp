@@ -155,8 +155,8 @@ std::string render_resets(const std::vector<ShownReset>& resets, const Style& st
     group.idle_ns.add(r.idle_ns);
     if (r.request_open) group.chunks.add(r.chunks);
   }
-  std::string text = style.bold("Resets") + style.dim("  " + date_of(resets.front().time_unix_ns)) + "\n" +
-                     table.to_string(style);
+  std::string text =
+      style.bold("Resets") + style.dim("  " + date_of(resets.front().time_unix_ns)) + "\n" + table.to_string(style);
   for (const auto& [key, group] : groups) text += reset_sentence(group, style);
   return text;
 }

@@ -138,8 +138,8 @@ std::string connections_table(const Json& connections, const Style& style) {
                   safe_text(state, style.utf8);
       }
     }
-    table.add_row({shorten(who_of(row, style), 24, style.utf8), std::to_string(number_of(row, "total").value_or(0)),
-                   states});
+    table.add_row(
+        {shorten(who_of(row, style), 24, style.utf8), std::to_string(number_of(row, "total").value_or(0)), states});
   }
   return table.to_string(style);
 }
@@ -185,8 +185,7 @@ base::Result<std::string> screen_of(std::string_view json, const Style& style) {
   if (omitted != 0) text += "  and " + std::to_string(omitted) + " more, silent for less long\n";
 
   const auto omitted_line = [&](const Json& rows, const char* name) {
-    const std::uint64_t more =
-        number_of(top, name).value_or(0) + rows.size() - std::min(rows.size(), kListenerRowsMax);
+    const std::uint64_t more = number_of(top, name).value_or(0) + rows.size() - std::min(rows.size(), kListenerRowsMax);
     return more == 0 ? std::string() : "  and " + std::to_string(more) + " more\n";
   };
   if (const Json* listeners = array_in(top, "listeners"); listeners != nullptr && !listeners->empty()) {

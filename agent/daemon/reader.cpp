@@ -481,10 +481,10 @@ std::string Reader::status_json() {
   for (std::size_t kind = IW_REC_FINAL; kind < IW_REC_KINDS; ++kind) {
     const std::uint64_t seen = stats_[IW_STAT_RECORDS_SEEN + kind], lost = stats_[IW_STAT_RECORDS_LOST + kind];
     status["records"][std::string(model::record_kind_name(kind))] = {{"seen_by_kernel", seen},
-                                                        {"lost_in_ring_buffer", lost},
-                                                        {"delivered", delivered_[kind]},
-                                                        {"waiting", seen - lost - delivered_[kind]},
-                                                        {"self_check", excluded_[kind]}};
+                                                                     {"lost_in_ring_buffer", lost},
+                                                                     {"delivered", delivered_[kind]},
+                                                                     {"waiting", seen - lost - delivered_[kind]},
+                                                                     {"self_check", excluded_[kind]}};
   }
   status["records"]["malformed"] = parts_.source->malformed_records();
   if (parts_.records) status["records"]["lost_in_jsonl"] = parts_.records->lost();

@@ -56,7 +56,8 @@ constexpr LabelMeaning kLabelMeanings[] = {
      "`on_data_after_close` `stale_reuse` `keepalive_timeout` `user_timeout` `memory` `invalid_segment` `firewall` "
      "(not sent by the peer itself) `peer` `unknown`"},
     {"state",
-     "TCP state as the kernel calls it: `established` `syn_sent` `syn_recv` `fin_wait1` `fin_wait2` `time_wait` `close` "
+     "TCP state as the kernel calls it: `established` `syn_sent` `syn_recv` `fin_wait1` `fin_wait2` `time_wait` "
+     "`close` "
      "`close_wait` `last_ack` `closing`"},
     {"event",
      "something was not seen: `no_slot` `lock_busy` `hole_dropped` `resync` `pipeline_full` `overlong` `malformed`; "
@@ -75,7 +76,8 @@ constexpr LabelMeaning kLabelMeanings[] = {
      "signals: why it is missing; empty if it is there. Listen drops: `accept_queue_full` (ListenOverflows), "
      "`syn_queue_full` (TCPReqQFullDrop), `max_syn_backlog`, `other`; together they are ListenDrops"},
     {"kind",
-     "kind of record: `final` (a request has ended), `partial` (a request that goes on), `delivery` (tracing), `reset`, "
+     "kind of record: `final` (a request has ended), `partial` (a request that goes on), `delivery` (tracing), "
+     "`reset`, "
      "`listen_drop`"},
     {"where", "`ring_buffer`: on the way from the kernel; `jsonl`: on the way to the file of records"},
     {"map", "name of a kernel map"},

@@ -35,19 +35,29 @@ constexpr std::array<std::string_view, IW_REC_KINDS> kRecordKinds = {"",        
                                                                      "delivery", "reset", "listen_drop"};
 constexpr std::array<std::string_view, 2> kDirections = {"received", "sent"};
 constexpr std::array<std::string_view, IW_RETRANSMIT_TYPES> kSegmentTypes = {"syn", "synack", "fast",
-                                                                            "rto", "tlp",    "other"};
+                                                                             "rto", "tlp",    "other"};
 constexpr std::array<std::string_view, IW_CONNECT_RESULTS> kConnectResults = {"ok",      "refused",     "reset",
                                                                               "timeout", "unreachable", "aborted"};
-constexpr std::array<std::string_view, IW_RESET_CAUSES> kResetCauses = {
-    "no_listener",          "listen_queue_full", "abort_on_close",    "abort_on_linger", "abort_on_data",
-    "on_data_after_close",  "stale_reuse",       "keepalive_timeout", "user_timeout",    "memory",
-    "invalid_segment",      "firewall",          "peer",              "unknown"};
+constexpr std::array<std::string_view, IW_RESET_CAUSES> kResetCauses = {"no_listener",
+                                                                        "listen_queue_full",
+                                                                        "abort_on_close",
+                                                                        "abort_on_linger",
+                                                                        "abort_on_data",
+                                                                        "on_data_after_close",
+                                                                        "stale_reuse",
+                                                                        "keepalive_timeout",
+                                                                        "user_timeout",
+                                                                        "memory",
+                                                                        "invalid_segment",
+                                                                        "firewall",
+                                                                        "peer",
+                                                                        "unknown"};
 constexpr std::array<std::string_view, IW_DROP_REASONS> kDropReasons = {"accept_queue_full", "syn_queue_full",
                                                                         "max_syn_backlog", "other"};
 // include/net/tcp_states.h.
 constexpr std::array<std::string_view, 13> kSocketStates = {
-    "",          "established", "syn_sent",   "syn_recv", "fin_wait1", "fin_wait2",   "time_wait",
-    "close",     "close_wait",  "last_ack",   "listen",   "closing",   "new_syn_recv"};
+    "",      "established", "syn_sent", "syn_recv", "fin_wait1", "fin_wait2",   "time_wait",
+    "close", "close_wait",  "last_ack", "listen",   "closing",   "new_syn_recv"};
 
 struct StatName {
   std::size_t stat;

@@ -47,13 +47,13 @@ std::string_view retransmit_type_name(int type);
 std::string_view record_kind_name(std::size_t kind);
 
 // The TCP families' labels: docs/metrics.md.
-std::string_view direction_name(std::size_t direction);      // IW_DIRECTION_*
-std::string_view segment_type_name(std::size_t type);        // IW_RETRANSMIT_*: "syn", "synack", "fast", ...
-std::string_view connect_result_name(std::size_t result);    // IW_CONNECT_*
-std::string_view reset_cause_name(std::size_t cause);        // IW_RESET_*
-std::string_view drop_reason_name(std::size_t reason);       // IW_DROP_*
-std::string_view socket_state_name(std::size_t state);       // the kernel's number: 1 "established", 8 "close_wait"
-std::string_view packet_path_event_name(std::size_t stat);   // IW_STAT_*; "" for those that are no events
+std::string_view direction_name(std::size_t direction);     // IW_DIRECTION_*
+std::string_view segment_type_name(std::size_t type);       // IW_RETRANSMIT_*: "syn", "synack", "fast", ...
+std::string_view connect_result_name(std::size_t result);   // IW_CONNECT_*
+std::string_view reset_cause_name(std::size_t cause);       // IW_RESET_*
+std::string_view drop_reason_name(std::size_t reason);      // IW_DROP_*
+std::string_view socket_state_name(std::size_t state);      // the kernel's number: 1 "established", 8 "close_wait"
+std::string_view packet_path_event_name(std::size_t stat);  // IW_STAT_*; "" for those that are no events
 
 // Label value of a status code: exact for the codes of the contract, else its class ("2xx"), "" without a response.
 std::string code_label(std::uint16_t code);

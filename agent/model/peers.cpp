@@ -15,9 +15,9 @@ struct UsualPort {
 };
 // Only ports that hardly anything else uses: a wrong class is worse than `other`.
 constexpr UsualPort kUsualPorts[] = {
-    {53, "dns"},          {853, "dns"},         {1433, "sql"},         {1521, "sql"},      {3306, "sql"},
-    {5432, "sql"},        {6432, "sql"},        {26257, "sql"},        {33060, "sql"},     {6379, "cache"},
-    {11211, "cache"},     {6333, "vector_db"},  {6334, "vector_db"},   {19530, "vector_db"}, {11434, kInference},
+    {53, "dns"},      {853, "dns"},        {1433, "sql"},       {1521, "sql"},        {3306, "sql"},
+    {5432, "sql"},    {6432, "sql"},       {26257, "sql"},      {33060, "sql"},       {6379, "cache"},
+    {11211, "cache"}, {6333, "vector_db"}, {6334, "vector_db"}, {19530, "vector_db"}, {11434, kInference},
 };
 
 }  // namespace

@@ -185,8 +185,8 @@ void TcpModel::count_drops(const iw_listener& listener, Listener& known) {
   const auto add_new = [&](std::uint64_t now, std::uint64_t& counted, FamilyId id, std::string_view reason) {
     const std::uint64_t added = now > counted ? now - std::exchange(counted, now) : 0;
     if (added == 0) return added;
-    const std::array<std::string_view, 6> values = {who.name_space, workload_of(who), who.container,
-                                                    who.pod,        port,             reason};
+    const std::array<std::string_view, 6> values = {who.name_space, workload_of(who), who.container, who.pod, port,
+                                                    reason};
     const std::size_t own = metrics::family_of(id).label_count;
     registry_.add(id, std::span<const std::string_view>(values.data(), own), static_cast<double>(added));
     return added;

@@ -87,7 +87,7 @@ class TcpModel {
   metrics::Registry& registry_;
   TcpOptions options_;
   Peers peers_;
-  std::unordered_map<std::uint64_t, Listener> listeners_;  // by cookie
+  std::unordered_map<std::uint64_t, Listener> listeners_;               // by cookie
   std::map<PodLabels, std::map<std::uint8_t, std::uint64_t>> walking_;  // sockets by state, of the walk that goes on
   std::map<PodLabels, std::map<std::uint8_t, std::uint64_t>> sockets_;  // ... of the latest that has ended
 };
