@@ -22,6 +22,8 @@ struct Hook {
   std::string_view gives;
   std::string_view without;  // what is lost
   std::string_view mend;     // what makes it work where it does not
+  // Fires for all sockets of the node, and serves followed connections only: attached while there are some.
+  bool while_followed = false;
 };
 
 inline constexpr std::string_view kMendCgroup =
@@ -55,11 +57,12 @@ inline constexpr std::array kHooks{
          "connections that vanish without FIN or RST end late; handshakes, connects and closing counts are missing",
          kMendTracing},
     Hook{"tp_btf__tcp_rcv_space_adjust", "tcp_rcv_space_adjust", "tp_btf", "read", false, "when the application reads",
-         "read_wait and first_read join the next phase; a slow reader is not told from a slow path", kMendTracing},
+         "read_wait and first_read join the next phase; a slow reader is not told from a slow path", kMendTracing,
+         true},
     Hook{"tp_btf__sock_send_length", "send", "tp_btf", "hold", false, "when held data was handed to TCP",
-         "time in the send queue counts as the server's", "needs kernel 6.3 or newer, and CAP_PERFMON"},
+         "time in the send queue counts as the server's", "needs kernel 6.3 or newer, and CAP_PERFMON", true},
     Hook{"fexit__tcp_sendmsg", "send", "fexit", "hold", false, "when held data was handed to TCP",
-         "time in the send queue counts as the server's", kMendFexit},
+         "time in the send queue counts as the server's", kMendFexit, true},
     Hook{"tp_btf__tcp_retransmit_skb_err", "tcp_retransmit_skb", "tp_btf", "retransmits", false,
          "retransmitted segments and their kind", "retransmits are not counted; loss is not told from delay",
          kMendTracing},

@@ -120,6 +120,13 @@ int KernelSource::on_sample(void* self, void* sample, unsigned long size) {
   return 0;
 }
 
+base::Result<void> KernelSource::follow(std::chrono::steady_clock::time_point now, std::chrono::nanoseconds patience) {
+  if (followed_at_ == std::chrono::steady_clock::time_point{} || programs_.skeleton()->bss->followed != 0) {
+    followed_at_ = now;
+  }
+  return programs_.serve_followed(now - followed_at_ <= patience);
+}
+
 base::Result<void> KernelSource::drain(const RecordSink& sink) {
   sink_ = &sink;
   const int taken = ring_buffer__consume(implementation_->records.get());

@@ -2,6 +2,7 @@
 // Records of the running kernel. Used by one thread.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "agent/capture/packet_programs.h"
@@ -24,6 +25,10 @@ class KernelSource final : public RecordSource {
   std::vector<ProgramRun> program_runs() override;
   std::uint64_t malformed_records() const override { return malformed_; }
 
+  // Attaches what serves followed connections only when there are some, and takes it off when there have been none for
+  // `patience`. Cheap: to be called often.
+  base::Result<void> follow(std::chrono::steady_clock::time_point now, std::chrono::nanoseconds patience);
+
   // No new records from here on; what is there can still be read.
   void stop() { programs_.detach(); }
 
@@ -39,6 +44,7 @@ class KernelSource final : public RecordSource {
   std::unique_ptr<Implementation> implementation_;
   const RecordSink* sink_ = nullptr;  // during drain()
   std::uint64_t malformed_ = 0;
+  std::chrono::steady_clock::time_point followed_at_{};  // when some connection was followed last
 };
 
 }  // namespace inferwire::capture

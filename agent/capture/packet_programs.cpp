@@ -312,6 +312,21 @@ HookStates PacketPrograms::probe(int cgroup_fd, const ProgramOptions& options) {
   return programs.states_;
 }
 
+base::Result<void> PacketPrograms::serve_followed(bool wanted) {
+  for (std::size_t i = 0; i < kHooks.size(); ++i) {
+    if (!kHooks[i].while_followed || !states_[i].chosen || (links_->links[i] != nullptr) == wanted) continue;
+    if (!wanted) {
+      links_->links[i].reset();
+      continue;
+    }
+    links_->links[i] = attach(skeleton_.get(), kHooks[i], find_program(skeleton_.get(), kHooks[i].program), -1);
+    if (links_->links[i] == nullptr) {
+      return base::fail("attach the program", kHooks[i].program, base::errno_text(errno), std::string(kHooks[i].mend));
+    }
+  }
+  return {};
+}
+
 void PacketPrograms::detach() {
   for (std::size_t i = 0; i < kHooks.size(); ++i) {
     if (!walks_open_requests(kHooks[i])) links_->links[i].reset();

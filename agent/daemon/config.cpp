@@ -198,6 +198,11 @@ constexpr std::array kKeys{
               "Ring buffer between kernel and agent; rounded up to a power of two.", set_ringbuf},
     ConfigKey{"drain_interval", "DURATION", false, "20ms", "How often the ring buffer is read.",
               set_duration<&Config::drain_interval, 1, 1000>},
+    ConfigKey{"idle_detach", "DURATION", false, "60s",
+              "How long after the last followed connection the hooks on reads and sends stay attached: they fire for "
+              "every socket of the node. Of a request that comes later, `read_wait` and `hold` may be missing until "
+              "they are back (one `drain_interval`).",
+              set_duration<&Config::idle_detach, 0, 3'600'000>},
     ConfigKey{"partial_interval", "DURATION", false, "5s", "How often open requests, sockets and TCP's sums are read.",
               set_duration<&Config::partial_interval, 100, 60'000>},
     ConfigKey{"series.label_sets", "NUMBER", false, "256",

@@ -29,6 +29,7 @@ struct Config {
   base::LogLevel log_level = base::LogLevel::kInfo;
   std::uint32_t ringbuf_bytes = 4u << 20;
   std::chrono::nanoseconds drain_interval = std::chrono::milliseconds(20);
+  std::chrono::nanoseconds idle_detach = std::chrono::seconds(60);
   std::chrono::nanoseconds partial_interval = std::chrono::seconds(5);
   std::size_t series_label_sets = 256;
   std::size_t series_models = 64;

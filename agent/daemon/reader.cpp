@@ -180,6 +180,10 @@ void Reader::advance_self_check(Time now) {
 base::Result<void> Reader::drain(Time now) {
   parts_.self_check->poll(now);  // its ports were told before its first packet: they are known before its first record
   clock_.mono_to_unix_offset_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+  if (!finishing_) {
+    auto followed = parts_.source->follow(now, parts_.config.idle_detach);
+    if (!followed) base::log_once(base::LogLevel::kWarn, "follow", followed.error().to_string());
+  }
   return parts_.source->drain(
       [&](const iw_header& header, std::span<const std::byte> bytes) { on_record(header, bytes, now); });
 }

@@ -30,12 +30,12 @@ QUICK = {"rounds": 3, "slice": 1.0, "blocks": 4, "block_slice": 1, "switches": 1
          "streams": [(1000, 10, 5)], "best": (64, 1000)}
 
 
-def programs(options, size, say):
+def programs(options, states, size, say):
     say("cost of the programs a packet")
     done = subprocess.run(
         [options.tools / "bench" / "inferwire-program-cost", "measure", "--load", options.tools / "bench" / "inferwire-load",
          "--baseline", options.tools / "skeletons" / "inferwire_bench_skeletons" / "baseline.bpf.o",
-         "--object", f"agent={options.object}", "--rounds", str(size["rounds"]), "--seconds", str(size["slice"]),
+         "--object", "agent=" + states.objects["followed"], "--rounds", str(size["rounds"]), "--seconds", str(size["slice"]),
          "--seed", str(options.seed)], stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout)
 
@@ -68,7 +68,7 @@ def show(result):
         if stage not in result:
             continue
         lines += ["", f"{result[stage]['title']}: median ratio, 95 % interval"]
-        for who in ("programs", "agent"):
+        for who in throughput.WHO:
             for what in ("throughput", "cpu_per_unit"):
                 for name, entry in result[stage][who][what].items():
                     lines.append(f"  {who:9} {what:13} {name:16} {entry['ratio']:.4f}  [{entry['low']:.4f}, {entry['high']:.4f}]"
@@ -122,7 +122,7 @@ def main():
 
     result = {"version": 1, "quick": options.quick, "seed": options.seed, "machine": machine.facts()}
     if "programs" in wanted:
-        result["programs"] = programs(options, size, say)
+        result["programs"] = programs(options, states, size, say)
     if "nginx" in wanted:
         result["nginx"] = throughput.measure(throughput.Nginx(), states, size, options.seed, say)
     if "iperf3" in wanted:

@@ -10,6 +10,7 @@ import pathlib
 import sys
 
 import bench
+import throughput
 
 PLACES = {
     "server egress": "server sends",
@@ -63,16 +64,17 @@ def _throughput(result):
     if not stages:
         return
     yield "## Full load\n"
-    yield ("Both ends on this machine, each on a CPU of its own. *programs*: the agent's kernel programs without its process, "
-           "switched under one client that goes on all the time: empty, agent's, empty, nothing, each for "
-           f"{stages[0]['programs']['slice_seconds']:g} s. *agent*: the agent itself, started for each slice of "
+    yield ("Both ends on this machine, each on a CPU of its own. *idle* and *followed*: the agent's kernel programs without its "
+           "process, as they are attached while no LLM connection is open on the node, and while there are some (then two hooks "
+           "on every read and send are there too), switched under one client that goes on all the time: empty, idle, followed, "
+           f"empty, nothing, each for {stages[0]['idle']['slice_seconds']:g} s. *agent*: the agent itself, idle, started for each slice of "
            f"{stages[0]['agent']['slice_seconds']:g} s, between slices with the two empty programs. A ratio compares with the mean of "
            "the two slices around it; the control compares these two with each other. Medians, with 95 % intervals by bootstrap. CPU is "
            "that of both ends and of the kernel's soft interrupt threads.\n")
     yield "| load | what | figure | over empty | control | empty over nothing | pairs |"
     yield "| --- | --- | --- | ---: | ---: | ---: | ---: |"
     for stage in stages:
-        for who in ("programs", "agent"):
+        for who in throughput.WHO:
             unit = stage[who]["unit"]
             for metric, what in (("throughput", f"{unit} a second"), ("cpu_per_unit", f"CPU time per {unit[:-1]}")):
                 entry = stage[who][metric]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is attached to the host's root cgroup while a slice runs: nothing, two empty programs, the agent's programs without
-its process, or the agent."""
+its process, with or without those that are there only while connections are followed, or the agent."""
 
 import contextlib
+import json
 import pathlib
 import subprocess
 import sys
@@ -12,13 +13,22 @@ from rig.agent import Agent  # noqa: E402  pylint: disable=wrong-import-position
 from rig.process import Process, RigError, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 
 
-class Switch:
-    """Attaches programs at once: "none", "empty", "base", or "programs" (those that the agent attaches)."""
+def agents_programs(agent):
+    """(programs that are always attached, those that are attached while connections are followed) of this kernel."""
+    report = json.loads(subprocess.run([agent, "doctor", "--json"], stdout=subprocess.PIPE, check=True, text=True).stdout)
+    used = [hook for hook in report["hooks"] if hook["attaches"] and not hook["program"].startswith("iter__")]
+    return [hook["program"] for hook in used if not hook["while_followed"]], [hook["program"] for hook in used]
 
-    def __init__(self, tools, program_object):
+
+class Switch:
+    """Attaches programs at once: "none", "empty", "base"; "idle" is what the agent attaches while it follows no connection,
+    "followed" what it attaches while it does."""
+
+    def __init__(self, tools, objects):
         self._process = Process(
             [tools / "bench" / "inferwire-program-cost", "hold", "--baseline",
-             tools / "skeletons" / "inferwire_bench_skeletons" / "baseline.bpf.o", "--object", f"programs={program_object}"],
+             tools / "skeletons" / "inferwire_bench_skeletons" / "baseline.bpf.o",
+             *(word for name, file in objects.items() for word in ("--object", f"{name}={file}"))],
             stdin=subprocess.PIPE)
 
     def to(self, name):
@@ -42,16 +52,19 @@ class Switch:
 
 class States:
     def __init__(self, agent, tools, program_object):
-        self._agent, self._tools, self._object = agent, tools, program_object
+        self._agent, self._tools = agent, tools
+        always, all_of_them = agents_programs(agent)
+        self.objects = {"idle": f"{program_object}:{','.join(always)}", "followed": f"{program_object}:{','.join(all_of_them)}"}
 
     def switch(self):
-        return Switch(self._tools, self._object)
+        return Switch(self._tools, self.objects)
 
     @contextlib.contextmanager
     def hold(self, name):
         """Yields the agent in the state "agent", else None."""
         if name == "agent":
-            with Agent(self._agent) as agent:
+            # Nothing is followed after its self-check: what serves streams only is taken off at once.
+            with Agent(self._agent, flags=["--idle-detach", "0ms"]) as agent:
                 yield agent
         elif name == "none":
             yield None

@@ -20,9 +20,9 @@ def typical(ratios, seed, resamples=4000):
     }
 
 
-def compare(blocks, metric, seed):
-    """Blocks of slices A1, B, A2 and perhaps N ("none"): B over the mean of its neighbours, A2 over A1 as the control,
-    and the mean of A over N."""
+def compare(blocks, who, metric, seed):
+    """Blocks of slices A1, some others, A2 and perhaps N ("none"): `who` over the mean of A1 and A2, A2 over A1 as the
+    control, and the mean of A over N."""
     def value(block, name):
         return block[name][metric]
 
@@ -30,7 +30,7 @@ def compare(blocks, metric, seed):
         return (value(block, "a1") + value(block, "a2")) / 2
 
     result = {
-        "over_empty": typical([value(block, "b") / level(block) for block in blocks], seed),
+        "over_empty": typical([value(block, who) / level(block) for block in blocks], seed),
         "control": typical([value(block, "a2") / value(block, "a1") for block in blocks], seed),
     }
     if all("none" in block for block in blocks):

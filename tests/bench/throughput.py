@@ -149,6 +149,14 @@ class Iperf:
         return total["bytes"], total["seconds"], cpu
 
 
+# What is compared with two empty programs.
+WHO = {
+    "idle": "the agent's kernel programs, without its process, as they are while it follows no connection",
+    "followed": "all of them, as while it follows some",
+    "agent": "the agent, following none",
+}
+
+
 def _cpu_ns(pids):
     return sum(machine.run_ns(pid) for pid in pids)
 
@@ -157,12 +165,12 @@ def _rounded(blocks):
     return [{name: {key: round(value, 3) for key, value in entry.items()} for name, entry in block.items()} for block in blocks]
 
 
-def _result(workload, blocks, seconds, seed):
+def _result(workload, blocks, who, seconds, seed):
     return {
         "unit": workload.unit,
         "slice_seconds": seconds,
-        "throughput": compare(blocks, "per_second", seed),
-        "cpu_per_unit": compare(blocks, "cpu_ns_per_unit", seed),
+        "throughput": compare(blocks, who, "per_second", seed),
+        "cpu_per_unit": compare(blocks, who, "cpu_ns_per_unit", seed),
         "blocks": _rounded(blocks),
     }
 
@@ -182,20 +190,20 @@ def with_agent(workload, states, blocks, seconds, seed, say):
         return {"per_second": units / spent, "cpu_ns_per_unit": cpu * 1e9 / units}
 
     for index in range(blocks):
-        result.append({"a1": run("empty"), "b": run("agent"), "a2": run("empty")})
+        result.append({"a1": run("empty"), "agent": run("agent"), "a2": run("empty")})
         if (index + 1) % 10 == 0 or index + 1 == blocks:
             say(f"{workload.title}: agent, block {index + 1} of {blocks}")
-    return _result(workload, result, seconds, seed)
+    return _result(workload, result, "agent", seconds, seed)
 
 
 def with_programs(workload, states, blocks, seconds, seed, say):
-    """Blocks of A1 (empty), B (the agent's programs, without its process), A2 (empty), N (nothing), switched under one
-    client that goes on all the time: short slices, hence many."""
+    """Blocks of A1 (empty), B (the agent's programs, without its process: one set, then the other), A2 (empty), N (nothing),
+    switched under one client that goes on all the time: short slices, hence many."""
     soft = machine.soft_interrupt_threads()
     result = []
     began = time.monotonic()
     with states.switch() as switch:
-        client = workload.start(blocks * 4 * (seconds + 0.4) + 20)
+        client = workload.start(blocks * 5 * (seconds + 0.4) + 20)
         try:
             time.sleep(1)
             pids = [workload.worker, client.popen.pid, *soft]
@@ -211,17 +219,18 @@ def with_programs(workload, states, blocks, seconds, seed, say):
             for _ in range(blocks):
                 if not client.alive():
                     raise RigError(f"{client.argv[0]} ended early:\n{client.output()}")
-                result.append({"a1": run("empty"), "b": run("programs"), "a2": run("empty"), "none": run("none")})
+                result.append({"a1": run("empty"), "idle": run("idle"), "followed": run("followed"), "a2": run("empty"),
+                               "none": run("none")})
         finally:
             client.kill()
     say(f"{workload.title}: programs, {blocks} blocks in {time.monotonic() - began:.0f} s")
-    return _result(workload, result, seconds, seed)
+    return {who: _result(workload, result, who, seconds, seed) for who in ("idle", "followed")}
 
 
 def measure(workload, states, size, seed, say):
     with workload:
         return {
             "title": workload.title,
-            "programs": with_programs(workload, states, size["switches"], size["switch_slice"], seed, say),
+            **with_programs(workload, states, size["switches"], size["switch_slice"], seed, say),
             "agent": with_agent(workload, states, size["blocks"], size["block_slice"], seed, say),
         }

@@ -2,14 +2,14 @@
 // What the packet programs cost, by the kernel's own accounting (bpf_stats), beside programs that do nothing ("empty")
 // or the least that a program which knows its stream must do ("base").
 //
-//   inferwire-program-cost measure --load FILE --baseline FILE --object NAME=FILE... [--program PROGRAM,...]
+//   inferwire-program-cost measure --load FILE --baseline FILE --object NAME=FILE[:PROGRAM,...]...
 //       The load's server and its client run in a cgroup each, and each cgroup has program instances of its own, so
 //       the four kinds of packet keep apart:
 //         server egress   chunks go out       client ingress   chunks come in
 //         server ingress  their ACKs come in  client egress    their ACKs go out
 //       In each round every set of programs is attached alone, in random order, to the same load. Prints one JSON
 //       object: for each traffic and place the mean cost of each set in each round.
-//   inferwire-program-cost hold --baseline FILE [--object NAME=FILE...] [--program PROGRAM,...]
+//   inferwire-program-cost hold --baseline FILE [--object NAME=FILE[:PROGRAM,...]...]
 //       Prints "ready"; then, for each line of its input ("none", "empty", "base", or an object's NAME), detaches what
 //       it has attached to the host's root cgroup, attaches that, and prints the line. Leaves at the end of its input.
 #include <bpf/bpf.h>
@@ -26,6 +26,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,6 @@ struct Options {
   std::string baseline;
   std::vector<std::string> objects;
   std::vector<std::string> only;
-  std::vector<std::string> programs;
   unsigned rounds = 12;
   unsigned streams = 64;
   unsigned askers = 8;  // connections of echo and small
@@ -91,11 +91,22 @@ std::vector<Traffic> traffic_of(const Options& options) {
   return all;
 }
 
-// The FILE of NAME=FILE.
-std::string file_of(const std::string& object) {
-  const std::size_t at = object.find('=');
+// NAME=FILE[:PROGRAM,...]: these programs of the object, or all but iterators.
+struct ObjectArgument {
+  std::string name;
+  std::string file;
+  std::vector<std::string> programs;
+};
+
+ObjectArgument parse_object(const std::string& text) {
+  const std::size_t at = text.find('=');
   if (at == std::string::npos) rig::fatal("--object wants NAME=FILE");
-  return object.substr(at + 1);
+  const std::size_t colon = text.find(':', at);
+  ObjectArgument object{text.substr(0, at), text.substr(at + 1, colon - at - 1), {}};
+  if (colon == std::string::npos) return object;
+  std::istringstream words(text.substr(colon + 1));
+  for (std::string word; std::getline(words, word, ',');) object.programs.push_back(word);
+  return object;
 }
 
 std::vector<ProgramSet> load_sets(const Options& options) {
@@ -103,10 +114,10 @@ std::vector<ProgramSet> load_sets(const Options& options) {
   for (const char* name : {"empty", "base"}) {
     sets.push_back({name, load_baseline(options.baseline, name), load_baseline(options.baseline, name)});
   }
-  for (const auto& object : options.objects) {
-    const std::string file = file_of(object);
-    sets.push_back({object.substr(0, object.find('=')), load_packet_programs(file, options.programs),
-                    load_packet_programs(file, options.programs)});
+  for (const auto& text : options.objects) {
+    const ObjectArgument object = parse_object(text);
+    sets.push_back({object.name, load_packet_programs(object.file, object.programs),
+                    load_packet_programs(object.file, object.programs)});
   }
   return sets;
 }
@@ -177,8 +188,9 @@ int hold(const Options& options) {
   if (!root.valid()) rig::fatal_errno("opening the root cgroup");
   std::map<std::string, std::unique_ptr<Instance>> sets;
   for (const char* name : {"empty", "base"}) sets[name] = load_baseline(options.baseline, name);
-  for (const auto& object : options.objects) {
-    sets[object.substr(0, object.find('='))] = load_packet_programs(file_of(object), options.programs);
+  for (const auto& text : options.objects) {
+    const ObjectArgument object = parse_object(text);
+    sets[object.name] = load_packet_programs(object.file, object.programs);
   }
   Instance* attached = nullptr;
   std::string wanted = "ready";
@@ -206,9 +218,7 @@ int main(int argc, char** argv) {
   auto* holding = app.add_subcommand("hold", "attach to the root cgroup what the input names");
   for (auto* command : {measuring, holding}) {
     command->add_option("--baseline", options.baseline, "baseline.bpf.o")->required();
-    command->add_option("--object", options.objects, "NAME=packet.bpf.o, once for each variant");
-    command->add_option("--program", options.programs, "of the objects; all but iterators if there is none")
-        ->delimiter(',');
+    command->add_option("--object", options.objects, "NAME=packet.bpf.o, with :PROGRAM,... only these; once for each variant");
   }
   measuring->get_option("--object")->required();
   measuring->add_option("--load", options.load, "inferwire-load")->required();

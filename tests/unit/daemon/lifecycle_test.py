@@ -226,6 +226,29 @@ class Running(AgentTest):
             self.assertEqual(len(partial), 1)
             self.assertGreater(partial[0]["chunks"], before)
 
+    def test_hooks_on_every_read_and_send_are_there_only_while_connections_are_followed(self):
+        def links(agent):
+            return len(held_by(agent.process.popen.pid)[1])
+
+        with StreamServer(chunks=40) as server, Agent(flags=["--idle-detach", "300ms"]) as agent:
+            self.assertTrue(await_true(lambda: len({links(agent) for _ in range(20) if not time.sleep(0.05)}) == 1))
+            idle = links(agent)
+            asking = threading.Thread(target=server.ask)
+            asking.start()
+            self.assertTrue(await_true(lambda: links(agent) == idle + 2, 1), "they are back")
+            asking.join()
+            self.assertTrue(await_true(lambda: links(agent) == idle, 2), "they are gone again")
+            server.ask()
+            for record in self.records_of(agent, server.port, 4):
+                # What such a request lacks is named; nothing is made up.
+                self.assertEqual((record["chunks"], record["outcome"]), (40, "complete"))
+                if record["role"] == "server":
+                    self.assertNotEqual("read_wait" in record["phases_ns"], "read_wait" in record["phases_missing"])
+        with StreamServer() as server, Agent() as agent:
+            server.ask()
+            for record in self.records_of(agent, server.port):
+                self.assertNotIn("read_wait", record.get("phases_missing", []), "by default they stay a minute")
+
     def test_nothing_is_left_after_sigkill(self):
         agent = Agent()
         programs, links = held_by(agent.process.popen.pid)
