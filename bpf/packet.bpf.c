@@ -1616,14 +1616,26 @@ static __always_inline void connected(struct sock *sk)
 	first_round_trip(s, tp);
 }
 
-static __always_inline void not_connected(struct sock *sk, struct iw_socket *s)
+/* A router's answer that came while connect() ran: the caller has been told of it by the error queue, and the kernel goes
+ * on trying. */
+static __always_inline iw_u32 told_error(struct sock *sk)
+{
+	struct sk_buff *skb = BPF_CORE_READ(sk, sk_error_queue.next);
+
+	if (!BPF_CORE_READ(sk, sk_error_queue.qlen) || !skb)
+		return 0;
+	return BPF_CORE_READ((struct sock_exterr_skb *)&skb->cb, ee.ee_errno);
+}
+
+static __always_inline void not_connected(struct sock *sk, struct iw_socket *s, struct tcp_sock *tp)
 {
 	struct iw_tcp_sums *sums = sums_of(s);
+	int error = sk->sk_err;
 	iw_u32 result;
 
-	switch (sk->sk_err < 0 ? -sk->sk_err : sk->sk_err) {
+	switch (error < 0 ? -error : error ?: told_error(sk)) {
 	case 0:
-		result = IW_CONNECT_ABORTED;
+		result = tp->segs_out ? IW_CONNECT_ABORTED : IW_CONNECT_NO_PORT;
 		break;
 	case 111: /* ECONNREFUSED */
 		result = IW_CONNECT_REFUSED;
@@ -1679,7 +1691,7 @@ static __always_inline void ended(struct sock *sk, int before)
 	if (!s || !tp || before == IW_TCP_LISTEN)
 		return;
 	if (before == IW_TCP_SYN_SENT)
-		not_connected(sk, s);
+		not_connected(sk, s, tp);
 	if (s->light_done)
 		flush_light(s);
 	if (s->mode == IW_MODE_FOLLOW)

@@ -50,7 +50,9 @@ constexpr LabelMeaning kLabelMeanings[] = {
      "`kv_transfer` `gateway` `inference` `other`. Configured by `peers`; else `inference` where this workload had LLM "
      "requests on that port, else by the usual ports of databases, caches and DNS"},
     {"type", "why a segment was sent again: `syn` `synack` `fast` `rto` `tlp` (tail loss probe) `other`"},
-    {"result", "`ok` `refused` `reset` `timeout` `unreachable` `aborted` (closed by the caller before an answer)"},
+    {"result",
+     "`ok` `refused` `reset` `timeout` `unreachable` `aborted` (closed by the caller before an answer) "
+     "`no_port` (every local port was taken: nothing was sent)"},
     {"cause",
      "`no_listener` `listen_queue_full` `abort_on_close` (closed with unread data) `abort_on_linger` `abort_on_data` "
      "`on_data_after_close` `stale_reuse` `keepalive_timeout` `user_timeout` `memory` `invalid_segment` `firewall` "

@@ -36,8 +36,8 @@ constexpr std::array<std::string_view, IW_REC_KINDS> kRecordKinds = {"",        
 constexpr std::array<std::string_view, 2> kDirections = {"received", "sent"};
 constexpr std::array<std::string_view, IW_RETRANSMIT_TYPES> kSegmentTypes = {"syn", "synack", "fast",
                                                                              "rto", "tlp",    "other"};
-constexpr std::array<std::string_view, IW_CONNECT_RESULTS> kConnectResults = {"ok",      "refused",     "reset",
-                                                                              "timeout", "unreachable", "aborted"};
+constexpr std::array<std::string_view, IW_CONNECT_RESULTS> kConnectResults = {
+    "ok", "refused", "reset", "timeout", "unreachable", "aborted", "no_port"};
 constexpr std::array<std::string_view, IW_RESET_CAUSES> kResetCauses = {"no_listener",
                                                                         "listen_queue_full",
                                                                         "abort_on_close",

@@ -308,7 +308,8 @@ struct iw_count {
 #define IW_CONNECT_TIMEOUT 3
 #define IW_CONNECT_UNREACHABLE 4
 #define IW_CONNECT_ABORTED 5 /* closed by the caller before there was an answer */
-#define IW_CONNECT_RESULTS 6
+#define IW_CONNECT_NO_PORT 6 /* no local port was free: nothing was sent */
+#define IW_CONNECT_RESULTS 7
 
 /* Why a connection was reset; `sent` are those of this side's kernel, `received` those of the peer. */
 #define IW_RESET_NO_LISTENER 0

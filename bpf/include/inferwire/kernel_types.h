@@ -79,10 +79,24 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+struct sk_buff_head {
+	struct sk_buff *next;
+	__u32 qlen;
+};
+
+struct sock_extended_err {
+	__u32 ee_errno;
+};
+
+struct sock_exterr_skb {
+	struct sock_extended_err ee;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
 	int sk_err;
+	struct sk_buff_head sk_error_queue;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
 	struct sock_cgroup_data sk_cgrp_data;

@@ -118,7 +118,7 @@ TEST_F(TcpTest, EveryCauseAndResultHasItsName) {
                           "firewall",
                           "peer",
                           "unknown"};
-  const char* results[] = {"ok", "refused", "reset", "timeout", "unreachable", "aborted"};
+  const char* results[] = {"ok", "refused", "reset", "timeout", "unreachable", "aborted", "no_port"};
   iw_tcp_sums delta{};
   for (std::size_t cause = 0; cause < IW_RESET_CAUSES; ++cause) delta.resets[IW_DIRECTION_SENT][cause] = cause + 1;
   for (std::size_t result = 0; result < IW_CONNECT_RESULTS; ++result) delta.connects[result] = result + 1;
