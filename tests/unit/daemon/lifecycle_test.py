@@ -249,6 +249,42 @@ class Running(AgentTest):
             for record in self.records_of(agent, server.port):
                 self.assertNotIn("read_wait", record.get("phases_missing", []), "by default they stay a minute")
 
+    def test_a_full_accept_queue_is_told_by_metrics_records_top_and_show(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as open_sockets:
+            agent = Agent(folder=folder, flags=["--partial-interval", "500ms"])
+            with contextlib.closing(agent):
+                listener = open_sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1))
+                port = str(listener.getsockname()[1])
+                for _ in range(12):
+                    client = open_sockets.enter_context(socket.socket())
+                    client.setblocking(False)
+                    client.connect_ex(("127.0.0.1", int(port)))
+
+                def dropped():
+                    return sample(agent.get(), "inferwire_tcp_listen_drops_total", port=port,
+                                  reason="accept_queue_full") or 0
+
+                self.assertTrue(await_true(lambda: dropped() > 10), "no drops were counted")
+                self.assertEqual(sample(agent.get(), "inferwire_tcp_accept_queue_limit", port=port), 1)
+                self.assertEqual(sample(agent.get(), "inferwire_tcp_accept_queue_length", port=port), 2)
+                top = ask_socket(pathlib.Path(folder) / "agent.sock", "top")
+                shown = [entry for entry in top["listeners"] if entry["listener"] == f"127.0.0.1:{port}"]
+                self.assertEqual(shown[0]["pid"], os.getpid())
+                self.assertGreater(shown[0]["drops"]["accept_queue_full"], 10)
+                self.assertTrue(any(row["states"].get("syn_sent", 0) >= 9 for row in top["connections"]), top["connections"])
+            records = [record for record in map(json.loads, agent.records_path.read_text().splitlines())
+                       if record["type"] == "listen_drop" and record["listener"] == f"127.0.0.1:{port}"]
+            self.assertEqual(sum(record["count"] for record in records), records[-1]["total"])
+            self.assertEqual({(record["limit_name"], record["limit_value"]) for record in records}, {("backlog", 1)})
+            show = subprocess.run([agent_binary(), "show", "--columns", "60", agent.records_path],
+                                  capture_output=True, text=True, check=True).stdout
+            self.assertIn("the application's backlog = 1.", " ".join(show.split()))
+            self.assertLessEqual(max(map(len, show.splitlines())), 60)
+            refused = subprocess.run([agent_binary(), "show", "--columns", "59", agent.records_path],
+                                     capture_output=True, text=True, check=False)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("60", refused.stderr)
+
     def test_nothing_is_left_after_sigkill(self):
         agent = Agent()
         programs, links = held_by(agent.process.popen.pid)

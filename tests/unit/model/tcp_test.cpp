@@ -184,6 +184,32 @@ TEST_F(TcpTest, NothingMakesASeriesByBeingZero) {
   EXPECT_TRUE(registry.snapshot()->families.empty());
 }
 
+TEST_F(TcpTest, BeyondTheLimitOfLabelSetsSumsStayExact) {
+  metrics::Registry small({.label_sets_max = 4});
+  TcpModel model(small, {});
+  iw_tcp_sums delta{};
+  delta.segments[IW_DIRECTION_SENT] = 3;
+  delta.accept_wait.buckets[5] = 2;
+  for (int workload = 0; workload < 20; ++workload) {
+    Identity who = llama();
+    who.workload += std::to_string(workload);
+    model.on_sums(server(), delta, who);
+    iw_listener listener = test::listener(static_cast<std::uint64_t>(workload));
+    listener.drops[IW_DROP_OTHER] = 7;
+    model.on_listener(listener, who, kClock);
+  }
+  model.end_walk(at_ms(1), kClock);
+  const auto sum_of = [&](FamilyId id, const test::Wanted& wanted) {
+    return test::metric_sum(small, id, wanted, true);
+  };
+  EXPECT_EQ(sum_of(FamilyId::kTcpSegmentsTotal, {}), 60);
+  EXPECT_EQ(sum_of(FamilyId::kTcpSegmentsTotal, {{"workload", "overflow"}}), 48);
+  EXPECT_EQ(sum_of(FamilyId::kTcpAcceptWaitSeconds, {}), 40);
+  EXPECT_EQ(sum_of(FamilyId::kTcpListenDropsTotal, {}), 140);
+  EXPECT_EQ(sum_of(FamilyId::kTcpListeners, {}), 20);
+  EXPECT_EQ(sum_of(FamilyId::kTcpAcceptQueueLimit, {{"workload", "overflow"}}), 16);
+}
+
 TEST(PeersTest, ConfigurationWinsThenLlmRequestsThenUsualPorts) {
   Peers peers({{6379, "kv_transfer"}});
   const Identity a{.workload = "a"}, b{.workload = "b"};
