@@ -201,6 +201,12 @@ void print_json(const std::vector<Finding>& findings, const capture::HookStates*
 
 int run_doctor(const DoctorOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
+  if (const auto unknown = capture::unknown_deny_word(options.deny)) {
+    std::fprintf(stderr, "inferwire: --hooks.deny: no hook, rung or program is called '%s'\n", unknown->c_str());
+    return 2;
+  }
+  capture::ProgramOptions programs_wanted;
+  programs_wanted.deny = options.deny;
   daemon::SelfCheck check;  // first: its child must not hold our descriptors
   std::vector<Finding> findings;
   findings.push_back(look_at_kernel());
@@ -219,12 +225,12 @@ int run_doctor(const DoctorOptions& options) {
   std::optional<capture::HookStates> states;
   bool hooks_work = false;
   if (works()) {
-    if (auto programs = capture::PacketPrograms::load(cgroup->fd.get(), {})) {
+    if (auto programs = capture::PacketPrograms::load(cgroup->fd.get(), programs_wanted)) {
       states = programs->states();
       hooks_work = true;
       findings.push_back(try_self_check(cgroup->path, std::move(*programs), check));
     } else {
-      states = capture::PacketPrograms::probe(cgroup->fd.get(), {});  // also what works beside it
+      states = capture::PacketPrograms::probe(cgroup->fd.get(), programs_wanted);  // also what works beside it
     }
   }
   const bool all = works() && hooks_work;

@@ -53,6 +53,9 @@ int main(int argc, char** argv) {
       ->type_name("DIR");
   doctor_command->add_option("--cgroup-root", doctor.cgroup_root, "Root of the host's cgroup v2 hierarchy.")
       ->type_name("DIR");
+  doctor_command->add_option("--hooks.deny", doctor.deny, "Hooks, rungs or programs that are not to be used.")
+      ->delimiter(',')
+      ->type_name("HOOK,...");
 
   cli::ShowOptions show;
   CLI::App* show_command = app.add_subcommand("show", "Print records as a table and as waterfalls.");
