@@ -166,7 +166,7 @@ std::string TcpModel::on_reset(const iw_reset& reset, const Identity& who, const
 // ---- Listeners ----
 
 std::string TcpModel::on_listener(const iw_listener& listener, const Identity& who, const Clock& clock) {
-  if (!listeners_.contains(listener.cookie) && listeners_.size() >= options_.listeners_max) return {};
+  if (!listeners_.contains(listener.cookie) && !make_room()) return {};
   Listener& known = listeners_[listener.cookie];
   const bool by_walk = listener.header.kind == IW_REC_LISTENER;
   if (by_walk || !known.walked) known.who = who;
@@ -177,6 +177,20 @@ std::string TcpModel::on_listener(const iw_listener& listener, const Identity& w
   if (listener.header.time_ns >= known.now.header.time_ns) known.now = listener;
   count_drops(listener, known);
   return drops_record(known, listener.header.time_ns, clock, false);
+}
+
+// One that no walk has ever seen is gone or out of sight. If it is the latter and comes again, its drops count again:
+// so the one that was silent for longest goes first, and only when there is no room.
+bool TcpModel::make_room() {
+  if (listeners_.size() < options_.listeners_max) return true;
+  auto oldest = listeners_.end();
+  for (auto at = listeners_.begin(); at != listeners_.end(); ++at) {
+    if (at->second.walked) continue;
+    if (oldest == listeners_.end() || at->second.now.header.time_ns < oldest->second.now.header.time_ns) oldest = at;
+  }
+  if (oldest == listeners_.end()) return false;
+  listeners_.erase(oldest);
+  return true;
 }
 
 void TcpModel::count_drops(const iw_listener& listener, Listener& known) {

@@ -80,6 +80,7 @@ class TcpModel {
 
   void add_times(metrics::FamilyId id, metrics::Labels labels, const iw_tcp_times& times);
   void add_round_trips(const iw_tcp_key& key, const iw_tcp_sums& delta, const Identity& who, std::string_view peer);
+  bool make_room();
   void count_drops(const iw_listener& listener, Listener& known);
   std::string drops_record(Listener& listener, std::uint64_t now_ns, const Clock& clock, bool even_if_early);
   void set_gauges();

@@ -418,6 +418,18 @@ TEST_F(TcpTest, BeyondTheLimitListenersAreLeftOut) {
   EXPECT_EQ(few.listeners(), 2u);
 }
 
+TEST_F(TcpTest, ListenersThatNoWalkHasSeenMakeRoom) {
+  TcpModel few(registry, {.listeners_max = 2});
+  for (std::uint64_t cookie = 1; cookie <= 5; ++cookie) {
+    const auto drop = dropping(test::listener(cookie), IW_DROP_OTHER, 1, static_cast<double>(cookie) * 2000);
+    EXPECT_FALSE(few.on_listener(drop, llama(), kClock).empty()) << cookie;
+  }
+  EXPECT_EQ(few.listeners(), 2u);
+  EXPECT_TRUE(few.on_listener(dropping(test::listener(5), IW_DROP_OTHER, 1, 12'000), llama(), kClock).empty())
+      << "the latest are still known";
+  EXPECT_EQ(total(FamilyId::kTcpListenDropsTotal), 5);
+}
+
 // ---- Connections ----
 
 TEST_F(TcpTest, ConnectionsAreGaugesByState) {
