@@ -61,6 +61,7 @@ struct iw_socket {
 #define IW_SOCKET_LOOPBACK (1u << 19) /* its packets come in by the loopback device */
 #define IW_SOCKET_FOLLOWED (1u << 20) /* carried a followed request */
 #define IW_SOCKET_CUT (1u << 21)      /* ... which was open when the connection closed */
+#define IW_SOCKET_RST_IN (1u << 22)   /* an RST came in */
 #define IW_LIGHT_MAX 256
 #define IW_LIGHT_JIFFIES 25 /* 25 to 250 ms */
 #define IW_MODE_NEW 0
@@ -102,7 +103,8 @@ struct {
 } tcp SEC(".maps");
 const struct iw_tcp_sums no_sums = {};
 
-/* Connections that this side closed first: what comes in for them still is answered by a reset, without a socket. */
+/* Connections that this side closed first, or that were reset: what comes in for them still is answered by a reset,
+ * without a socket. */
 struct iw_closed {
 	iw_u64 cookie;
 	iw_u64 cgroup_id;
@@ -112,7 +114,9 @@ struct iw_closed {
 	iw_u32 pid;
 	iw_u16 port;
 	iw_u8 role;
-	iw_u8 idle; /* nothing was asked that has not been answered */
+	iw_u8 idle;   /* nothing was asked that has not been answered */
+	iw_u32 reset; /* its reset was counted: a connection has one */
+	iw_u32 pad0;
 	char comm[16];
 };
 struct {

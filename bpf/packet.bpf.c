@@ -1312,6 +1312,7 @@ static __noinline int look_at_rst(struct __sk_buff *skb, struct iw_socket *s)
 
 	if (!s || read_packet(skb, &p))
 		return 0;
+	__sync_fetch_and_or(&s->flags, IW_SOCKET_RST_IN);
 	if (skb->protocol == bpf_htons(0x0800)) {
 		if (bpf_skb_load_bytes(skb, 8, &ttl, 1) || bpf_skb_load_bytes(skb, 16, &tuple.ipv4.saddr, 4) ||
 		    bpf_skb_load_bytes(skb, 12, &tuple.ipv4.daddr, 4) ||
@@ -1436,13 +1437,14 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 			follow_in(skb, sk, f, &p);
 		return 1;
 	}
-	if (!bytes) {
-		if (is_rst(skb))
-			look_at_rst(skb, s);
+	if (!bytes && is_rst(skb)) {
+		look_at_rst(skb, s);
 		return 1;
 	}
 	if (!s->ttl)
 		learn_peer(skb, s);
+	if (!bytes)
+		return 1;
 	f = classify(skb, sk, s, offset, bytes, IW_IN);
 	if (f && !read_packet(skb, &p))
 		follow_in(skb, sk, f, &p);
@@ -1685,6 +1687,7 @@ static __always_inline void ended(struct sock *sk, int before)
 	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct iw_flow *f = 0;
+	int cut;
 
 	if (before == IW_TCP_LISTEN)
 		listener_closed(sk);
@@ -1701,8 +1704,9 @@ static __always_inline void ended(struct sock *sk, int before)
 		s->cut_chunks = f->record.request.chunks;
 		__sync_fetch_and_or(&s->flags, f->live == 1 ? IW_SOCKET_FOLLOWED | IW_SOCKET_CUT : IW_SOCKET_FOLLOWED);
 	}
-	if (before == IW_TCP_FIN_WAIT1 || before == IW_TCP_FIN_WAIT2 || before == IW_TCP_CLOSING)
-		remember_closed(sk, s, tp, !(s->flags & IW_SOCKET_CUT) && tp->bytes_sent);
+	cut = before == IW_TCP_ESTABLISHED || before == IW_TCP_CLOSE_WAIT;
+	if (cut || before == IW_TCP_FIN_WAIT1 || before == IW_TCP_FIN_WAIT2 || before == IW_TCP_CLOSING)
+		remember_closed(sk, s, tp, !(s->flags & IW_SOCKET_CUT) && tp->bytes_sent, cut || sk->sk_err);
 	if (sk->sk_err == 110 && tp->inet_conn.icsk_user_timeout && !(s->flags & IW_SOCKET_RESET) &&
 	    before != IW_TCP_SYN_SENT)
 		reset_of(sk, s, IW_DIRECTION_SENT, IW_RESET_USER_TIMEOUT, 0);

@@ -332,8 +332,8 @@ static __noinline int reset_of(struct sock *sk, struct iw_socket *s, iw_u32 dire
 	return 0;
 }
 
-/* A packet for which there is no connection (any more) is answered by a reset. */
-static __noinline int reset_of_nobody(struct sk_buff *skb, iw_u32 reason)
+/* A packet for which there is no connection (any more) is answered by a reset. `listener`: the one that it reached. */
+static __noinline int reset_of_nobody(struct sk_buff *skb, const struct iw_socket *listener, iw_u32 reason)
 {
 	struct iw_reset r = {};
 	struct iw_held_key name = {};
@@ -351,14 +351,16 @@ static __noinline int reset_of_nobody(struct sk_buff *skb, iw_u32 reason)
 		: payload			? IW_RESET_ON_DATA_AFTER_CLOSE
 						: IW_RESET_INVALID_SEGMENT;
 	count_stat(IW_STAT_RESETS_NO_SOCKET);
-	c = bpf_map_lookup_elem(&closed, &name);
+	c = cause == IW_RESET_NO_LISTENER ? 0 : bpf_map_lookup_elem(&closed, &name);
 	if (!c) {
 		key.role = IW_ROLE_SERVER;
-		sums = sums_of_key(&key, r.comm);
+		sums = listener ? sums_of(listener) : sums_of_key(&key, r.comm);
 		if (sums)
 			IW_ADD(sums->resets[IW_DIRECTION_SENT][cause], 1);
 		return 0;
 	}
+	if (__sync_lock_test_and_set(&c->reset, 1))
+		return 0;
 	if (payload && c->idle && c->closed_ns - c->active_ns >= IW_STALE_IDLE_NS)
 		cause = IW_RESET_STALE_REUSE;
 	key.cgroup_id = c->cgroup_id;
@@ -387,7 +389,8 @@ static __noinline int reset_of_nobody(struct sk_buff *skb, iw_u32 reason)
 }
 
 /* Keeps what is needed to name a reset after the socket has gone. */
-static __always_inline void remember_closed(struct sock *sk, struct iw_socket *s, struct tcp_sock *tp, int idle)
+static __always_inline void remember_closed(struct sock *sk, struct iw_socket *s, struct tcp_sock *tp, int idle,
+					    int reset)
 {
 	struct iw_held_key key = {};
 	struct iw_closed c = {};
@@ -403,6 +406,7 @@ static __always_inline void remember_closed(struct sock *sk, struct iw_socket *s
 	c.port = s->port;
 	c.role = s->role;
 	c.idle = idle;
+	c.reset = reset;
 	__builtin_memcpy(c.comm, s->comm, sizeof(c.comm));
 	bpf_map_update_elem(&closed, &key, &c, BPF_ANY);
 }
@@ -412,10 +416,12 @@ static __always_inline int reused_too_late(struct tcp_sock *tp, iw_u8 state)
 {
 	iw_u32 sent = tp->lsndtime, received = tp->inet_conn.icsk_ack.lrcvtime, now = (iw_u32)bpf_jiffies64();
 	iw_u64 quick_ns = IW_STALE_IDLE_NS + (iw_u64)(tp->srtt_us >> 3) * 2000;
+	iw_u64 closing = state == IW_TCP_CLOSE_WAIT || state == IW_TCP_LAST_ACK; /* the peer's FIN counts as a byte */
 
-	if (!tp->bytes_received || (int)(sent - received) <= 0 || jiffies_to_ns(sent - received) < IW_STALE_IDLE_NS)
+	if (tp->bytes_received <= closing || (int)(sent - received) <= 0 ||
+	    jiffies_to_ns(sent - received) < IW_STALE_IDLE_NS)
 		return 0;
-	return state == IW_TCP_CLOSE_WAIT || state == IW_TCP_LAST_ACK || jiffies_to_ns(now - sent) <= quick_ns;
+	return closing || jiffies_to_ns(now - sent) <= quick_ns;
 }
 
 #define IW_RESET_UNTOLD 255 /* the kernel gives no reason */
@@ -430,10 +436,10 @@ static __always_inline int sent_reset(struct sock *sk, struct sk_buff *skb, iw_u
 	iw_u8 state;
 
 	if (!sk)
-		return reset_of_nobody(skb, reason);
+		return reset_of_nobody(skb, 0, reason);
 	state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	if (state == IW_TCP_TIME_WAIT || state == IW_TCP_NEW_SYN_RECV)
-		return reset_of_nobody(skb, reason);
+		return reset_of_nobody(skb, 0, reason);
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!s || !tp)
@@ -446,7 +452,7 @@ static __always_inline int sent_reset(struct sock *sk, struct sk_buff *skb, iw_u
 				IW_ADD(sums->resets[IW_DIRECTION_SENT][IW_RESET_LISTEN_QUEUE_FULL], 1);
 			return 0;
 		}
-		return reset_of_nobody(skb, reason);
+		return reset_of_nobody(skb, s, reason);
 	}
 	if (skb) {
 		name_of_packet(skb, &name, &payload);
@@ -512,6 +518,9 @@ int BPF_PROG(tp_btf__tcp_receive_reset, struct sock *sk)
 	iw_u32 cause = IW_RESET_PEER;
 
 	if (!s || !tp)
+		return 0;
+	/* The kernel passes here too when it is about to send one, since data came in for a closed socket. */
+	if ((state == IW_TCP_FIN_WAIT1 || state == IW_TCP_FIN_WAIT2) && !(s->flags & IW_SOCKET_RST_IN))
 		return 0;
 	if (s->flags & IW_SOCKET_FORGED)
 		cause = IW_RESET_FIREWALL;
