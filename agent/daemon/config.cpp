@@ -186,6 +186,10 @@ constexpr std::array kKeys{
         set_file<&Config::records>},
     ConfigKey{"host_root", "DIR", false, "/", "Where the host's file system is seen, for an agent in a container.",
               set_file<&Config::host_root>},
+    ConfigKey{"pod_logs", "DIR", false, "",
+              "Where the kubelet's pods/ and containers/ log folders lie, whose names say what pods are called; "
+              "<host_root>/var/log by default.",
+              set_text<&Config::pod_logs>},
     ConfigKey{"cgroup_root", "DIR", false, "",
               "Root of the host's cgroup v2 hierarchy; found by itself in the host's cgroup namespace.",
               set_file<&Config::cgroup_root>},

@@ -23,6 +23,7 @@ struct Config {
   std::string listen = "127.0.0.1:9810";
   std::string records;  // file, "-" = standard output, empty = none
   std::string host_root = "/";
+  std::string pod_logs;
   std::string cgroup_root;
   std::string node;  // empty = host name
   std::string socket = "/run/inferwire/agent.sock";

@@ -38,6 +38,10 @@ bool shows_initial_pid_namespace(const std::string& proc) {
   return length > 0 && std::string_view(target, static_cast<std::size_t>(length)) == kInitialPidNamespace;
 }
 
+std::string under(const std::string& root, std::string_view path) {
+  return root + (root.ends_with('/') ? "" : "/") + std::string(path);
+}
+
 std::string without_line_end(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
@@ -103,8 +107,10 @@ std::string cgroup_path_of_process(std::string_view text) {
 }
 
 IdentityResolver::IdentityResolver(IdentityOptions options)
-    : options_(std::move(options)), cgroups_(options_.cgroup_root) {
-  const std::string host_proc = options_.host_root + (options_.host_root.ends_with('/') ? "" : "/") + "proc";
+    : options_(std::move(options)),
+      cgroups_(options_.cgroup_root),
+      pods_(options_.logs.empty() ? under(options_.host_root, "var/log") : options_.logs) {
+  const std::string host_proc = under(options_.host_root, "proc");
   proc_ = shows_initial_pid_namespace(host_proc) ? host_proc : "/proc";
   pids_are_the_hosts_ = shows_initial_pid_namespace(proc_);
 }
@@ -152,7 +158,30 @@ model::Identity IdentityResolver::of_process(std::uint64_t cgroup_id, std::uint3
   if (identity.workload.empty()) identity.workload = "unknown";
   identity.pod = std::move(owner.pod);
   identity.container = std::move(owner.container);
+  if (!identity.pod.empty()) name_pod(identity, now);
   return identity;
+}
+
+// From uid and container id to names, where the kubelet has given them.
+void IdentityResolver::name_pod(model::Identity& identity, Time now) {
+  constexpr std::chrono::seconds kAskAgainAfter{1};
+  met_pods_ = true;
+  const auto unnamed = unnamed_.find(identity.pod);
+  if (unnamed != unnamed_.end() && now < unnamed->second) return;
+  const std::optional<PodName> name = pods_.pod(identity.pod, now);
+  if (!name) {
+    if (unnamed_.size() > kProcessesMax) unnamed_.clear();
+    unnamed_[identity.pod] = now + kAskAgainAfter;
+    return;
+  }
+  if (!identity.container.empty()) {
+    if (std::string container = pods_.container(identity.container, now); !container.empty()) {
+      identity.container = std::move(container);
+    }
+  }
+  identity.name_space = name->name_space;
+  identity.pod = name->pod;
+  identity.workload = workload_of_pod(name->pod, options_.node);
 }
 
 model::Identity IdentityResolver::of_connection(const iw_conn& connection, Time now) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "agent/daemon/pod_directory.h"
 #include "agent/model/identity.h"
 #include "inferwire/event_abi.h"
 
@@ -52,6 +53,7 @@ struct IdentityOptions {
   std::string cgroup_root;
   std::string host_root = "/";
   std::string node;
+  std::string logs;  // where pods/ and containers/ of the kubelet lie; empty: <host_root>/var/log
 };
 
 class IdentityResolver {
@@ -59,6 +61,13 @@ class IdentityResolver {
   using Time = CgroupDirectory::Time;
 
   explicit IdentityResolver(IdentityOptions options);
+
+  // Learns of pods that have come: to be called often.
+  void refresh(Time now) { pods_.refresh(now); }
+
+  // Whether the cgroup of a pod was met, and why pods cannot be named (empty if they can).
+  bool met_pods() const { return met_pods_; }
+  const std::string& pods_problem() const { return pods_.problem(); }
 
   // The process that owns the connection, if the kernel could tell; else who made the socket.
   model::Identity of_connection(const iw_conn& connection, Time now);
@@ -73,10 +82,14 @@ class IdentityResolver {
     Time read_at;
   };
 
+  void name_pod(model::Identity& identity, Time now);
   const Process& process(std::uint32_t pid, std::string_view comm, Time now);
 
   IdentityOptions options_;
   CgroupDirectory cgroups_;
+  PodDirectory pods_;
+  bool met_pods_ = false;
+  std::unordered_map<std::string, Time> unnamed_;  // pods without a log folder: when they are asked for again
   std::string proc_;
   bool pids_are_the_hosts_;  // else /proc shows other processes under the kernel's pids
   std::unordered_map<std::uint32_t, Process> processes_;

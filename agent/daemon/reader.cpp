@@ -82,7 +82,10 @@ Reader::Reader(Parts parts)
       settings_(settings_of(parts_.config, *parts_.registry)),
       tracker_(*parts_.registry, {.settings = settings_, .known_ports = parts_.config.ports}),
       tcp_(*parts_.registry, {.peers = parts_.config.peers, .reset_reasons = capture::reset_reasons()}),
-      identities_({.cgroup_root = parts_.cgroup_root, .host_root = parts_.config.host_root, .node = parts_.node}) {}
+      identities_({.cgroup_root = parts_.cgroup_root,
+                   .host_root = parts_.config.host_root,
+                   .node = parts_.node,
+                   .logs = parts_.config.pod_logs}) {}
 
 Reader::~Reader() = default;
 
@@ -178,6 +181,7 @@ void Reader::advance_self_check(Time now) {
 }
 
 base::Result<void> Reader::drain(Time now) {
+  identities_.refresh(now);
   parts_.self_check->poll(now);  // its ports were told before its first packet: they are known before its first record
   clock_.mono_to_unix_offset_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
   if (!finishing_) {
@@ -374,6 +378,11 @@ void Reader::report_signals() {
   for (const capture::SignalState& signal : capture::signal_states(parts_.source->states())) {
     all_up &= signal.up;
     registry.set(FamilyId::kSignalUp, {signal.signal, signal.reason}, signal.up ? 1 : 0);
+  }
+  if (identities_.met_pods()) {
+    const std::string& problem = identities_.pods_problem();
+    all_up &= problem.empty();
+    registry.set(FamilyId::kSignalUp, {"pod_names", problem}, problem.empty() ? 1 : 0);
   }
   const SelfCheck& check = *parts_.self_check;
   const bool passed = check.state() == SelfCheck::State::kPassed;
