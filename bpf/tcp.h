@@ -52,6 +52,25 @@ static __always_inline iw_u64 cgroup_of(struct sock *sk) { return BPF_CORE_READ(
 
 /* ---- Sums ---- */
 
+/* An owner that had no row yet: told at once, since its cgroup may be gone when the sums are read. */
+static __always_inline void tell_owner(const struct iw_tcp_key *key, const char *comm)
+{
+	struct iw_socket_state *state = bpf_ringbuf_reserve(&records, sizeof(*state), 0);
+
+	if (!state)
+		return;
+	__builtin_memset(state, 0, sizeof(*state));
+	state->header.kind = IW_REC_SOCKET;
+	state->header.size_bytes = sizeof(*state);
+	state->header.time_ns = bpf_ktime_get_ns();
+	state->cgroup_id = key->cgroup_id;
+	state->pid = key->pid;
+	state->port = key->port;
+	state->role = key->role;
+	bpf_probe_read_kernel(state->comm, sizeof(state->comm), comm);
+	bpf_ringbuf_submit(state, BPF_RB_NO_WAKEUP);
+}
+
 static __noinline struct iw_tcp_sums *sums_of_key(struct iw_tcp_key *key, const char *comm)
 {
 	struct iw_tcp_sums *sums;
@@ -68,6 +87,7 @@ static __noinline struct iw_tcp_sums *sums_of_key(struct iw_tcp_key *key, const 
 		return 0;
 	}
 	bpf_probe_read_kernel(sums->comm, sizeof(sums->comm), comm);
+	tell_owner(key, comm);
 	return sums;
 }
 
@@ -102,12 +122,18 @@ static __noinline int add_time(struct iw_tcp_times *times, iw_u64 us)
 	return 0;
 }
 
+/* Without the FIN, which the kernel counts as a byte. */
+static __always_inline iw_u64 bytes_received(struct tcp_sock *tp)
+{
+	return tp->bytes_received - (tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> IW_SOCK_DONE & 1);
+}
+
 /* The kernel's counts of a connection from here on. */
 static __always_inline void begin_counts(struct iw_socket *s, struct tcp_sock *tp)
 {
 	s->segments[IW_DIRECTION_RECEIVED] = tp->segs_in;
 	s->segments[IW_DIRECTION_SENT] = tp->segs_out;
-	s->bytes[IW_DIRECTION_RECEIVED] = tp->bytes_received;
+	s->bytes[IW_DIRECTION_RECEIVED] = bytes_received(tp);
 	s->bytes[IW_DIRECTION_SENT] = tp->bytes_sent - tp->bytes_retrans;
 }
 
@@ -127,7 +153,7 @@ static __noinline int flush_counts(struct iw_socket *s, struct tcp_sock *tp)
 	sums = sums_of(s);
 	if (!sums)
 		return 0;
-	received = tp->bytes_received - s->bytes[IW_DIRECTION_RECEIVED];
+	received = bytes_received(tp) - s->bytes[IW_DIRECTION_RECEIVED];
 	sent = tp->bytes_sent - tp->bytes_retrans - s->bytes[IW_DIRECTION_SENT];
 	begin_counts(s, tp);
 	header = tp->tcp_header_len + (tp->inet_conn.icsk_inet.sk.__sk_common.skc_family == 2 ? 20 : 40);

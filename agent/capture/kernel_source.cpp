@@ -109,7 +109,8 @@ int KernelSource::on_sample(void* self, void* sample, unsigned long size) {
   bool sound = size >= sizeof header;
   if (sound) {
     std::memcpy(&header, sample, sizeof header);
-    const bool by_ring_buffer = header.kind != IW_REC_IDLE && header.kind < IW_REC_KINDS;
+    const bool by_ring_buffer =
+        (header.kind != IW_REC_IDLE && header.kind < IW_REC_KINDS) || header.kind == IW_REC_SOCKET;
     sound = by_ring_buffer && size == record_size(header.kind);
   }
   if (sound) {

@@ -51,8 +51,8 @@ class PacketPrograms {
   PacketPrograms& operator=(PacketPrograms&&) noexcept;
   ~PacketPrograms();
 
-  // Puts the hooks that serve followed connections only in their places, or takes them off. Fails when one cannot be put
-  // back, and names it.
+  // Puts the hooks that serve followed connections only in their places, or takes them off. Fails when one cannot be
+  // put back, and names it.
   base::Result<void> serve_followed(bool wanted);
 
   // Takes the programs off their hooks; maps, and the walk over open requests, stay.

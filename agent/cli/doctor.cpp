@@ -176,15 +176,10 @@ void print_json(const std::vector<Finding>& findings, const capture::HookStates*
   for (std::size_t i = 0; states != nullptr && i < capture::kHooks.size(); ++i) {
     const capture::Hook& hook = capture::kHooks[i];
     const capture::HookState& state = (*states)[i];
-    nlohmann::ordered_json entry{{"hook", hook.hook},
-                                 {"rung", hook.rung},
-                                 {"program", hook.program},
-                                 {"signal", hook.signal},
-                                 {"required", hook.required},
-                                 {"while_followed", hook.while_followed},
-                                 {"loads", state.loads},
-                                 {"attaches", state.chosen},
-                                 {"gives", hook.gives}};
+    nlohmann::ordered_json entry{
+        {"hook", hook.hook},     {"rung", hook.rung},         {"program", hook.program},
+        {"signal", hook.signal}, {"required", hook.required}, {"while_followed", hook.while_followed},
+        {"loads", state.loads},  {"attaches", state.chosen},  {"gives", hook.gives}};
     if (!state.unusable.empty()) {
       entry["reason"] = state.unusable;
     }

@@ -26,8 +26,9 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // The alphabet of Kubernetes' generated names: no vowels, nothing that looks like another character.
 bool is_generated(std::string_view word) {
-  return std::all_of(word.begin(), word.end(),
-                     [](char c) { return std::string_view("bcdfghjklmnpqrstvwxz2456789").find(c) != std::string_view::npos; });
+  return std::all_of(word.begin(), word.end(), [](char c) {
+    return std::string_view("bcdfghjklmnpqrstvwxz2456789").find(c) != std::string_view::npos;
+  });
 }
 
 bool is_number(std::string_view word) { return !word.empty() && std::all_of(word.begin(), word.end(), is_digit); }
@@ -63,7 +64,8 @@ void forget_old(Map& map, std::size_t most, Time now, std::chrono::seconds remem
 }  // namespace
 
 std::string workload_of_pod(std::string_view pod, std::string_view node) {
-  if (!node.empty() && pod.size() > node.size() + 1 && pod.ends_with(node) && pod[pod.size() - node.size() - 1] == '-') {
+  if (!node.empty() && pod.size() > node.size() + 1 && pod.ends_with(node) &&
+      pod[pod.size() - node.size() - 1] == '-') {
     return std::string(pod.substr(0, pod.size() - node.size() - 1));
   }
   constexpr std::size_t kSuffixDigits = 5, kHashLeast = 6, kHashMost = 10, kMinuteDigits = 8;

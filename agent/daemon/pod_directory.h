@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of pods and containers on this node, from the names that the kubelet gives its log folders: no access to the API
-// is needed. Used by the reader thread.
+// Names of pods and containers on this node, from the names that the kubelet gives its log folders: no access to the
+// API is needed. Used by the reader thread.
 //
 //   <logs>/pods/<namespace>_<pod>_<uid>/<container>/
 //   <logs>/containers/<pod>_<namespace>_<container>-<64 hex>.log
@@ -30,8 +30,8 @@ class PodDirectory {
   // `logs`: /var/log as the agent sees it. Names of pods that are gone are kept for a while, at most `pods_max` in all.
   explicit PodDirectory(std::string logs, std::size_t pods_max = 4096);
 
-  // Looks whether folders have come or gone: one system call each when not. To be called often, so that a pod that lives
-  // for a moment is met.
+  // Looks whether folders have come or gone: one system call each when not. To be called often, so that a pod that
+  // lives for a moment is met.
   void refresh(Time now);
 
   // `uid` as in the cgroup's name, with dashes; of a static pod 32 hex digits without.
@@ -75,9 +75,9 @@ class PodDirectory {
 };
 
 // The workload that a pod's name says it belongs to, by the patterns of Kubernetes' own controllers (docs/identity.md):
-// "vllm-6d4cf56db6-x7k2p" is "vllm" (Deployment), "vllm-x7k2p" is "vllm" (DaemonSet, Job, ReplicaSet), "vllm-0" is "vllm"
-// (StatefulSet), "batch-28904520-x7k2p" is "batch" (CronJob); of a static pod the node's name is taken off. A name that fits
-// none is its own workload.
+// "vllm-6d4cf56db6-x7k2p" is "vllm" (Deployment), "vllm-x7k2p" is "vllm" (DaemonSet, Job, ReplicaSet), "vllm-0" is
+// "vllm" (StatefulSet), "batch-28904520-x7k2p" is "batch" (CronJob); of a static pod the node's name is taken off. A
+// name that fits none is its own workload.
 std::string workload_of_pod(std::string_view pod, std::string_view node = {});
 
 }  // namespace inferwire::daemon

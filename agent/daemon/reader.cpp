@@ -193,6 +193,11 @@ base::Result<void> Reader::drain(Time now) {
 }
 
 void Reader::on_record(const iw_header& header, std::span<const std::byte> bytes, Time now) {
+  if (header.kind == IW_REC_SOCKET) {  // a new owner: its names are looked up while it is there
+    const auto owner = read_as<iw_socket_state>(bytes);
+    identities_.of_process(owner.cgroup_id, owner.pid, name_in(owner.comm), now);
+    return;
+  }
   ++delivered_[header.kind];
   switch (header.kind) {
     case IW_REC_DELIVERY:

@@ -34,7 +34,7 @@ typedef unsigned long long iw_u64;
 #define IW_REC_KINDS 6
 /* From the walk over sockets only. */
 #define IW_REC_LISTENER 6 /* struct iw_listener: a listening socket now */
-#define IW_REC_SOCKET 7	  /* struct iw_socket_state: any other TCP socket now */
+#define IW_REC_SOCKET 7	  /* struct iw_socket_state: any other TCP socket now; in the ring buffer an owner's first */
 
 #define IW_ROLE_UNKNOWN 0
 #define IW_ROLE_SERVER 1 /* accepted the connection, or receives the requests */

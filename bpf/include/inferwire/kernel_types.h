@@ -74,6 +74,7 @@ struct sock_common {
 	__u16 skc_num;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned long skc_flags;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -240,6 +241,9 @@ enum sk_rst_reason {
 #define IW_TCP_LISTEN 10
 #define IW_TCP_CLOSING 11
 #define IW_TCP_NEW_SYN_RECV 12
+
+/* include/net/sock.h: the peer's FIN has come in order */
+#define IW_SOCK_DONE 1
 
 /* include/net/tcp.h, inet_connection_sock.h: congestion states and pending timers */
 #define IW_TCP_CA_RECOVERY 3
