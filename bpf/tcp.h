@@ -415,8 +415,7 @@ static __noinline int reset_of_nobody(struct sk_buff *skb, const struct iw_socke
 }
 
 /* Keeps what is needed to name a reset after the socket has gone. */
-static __always_inline void remember_closed(struct sock *sk, struct iw_socket *s, struct tcp_sock *tp, int idle,
-					    int reset)
+static __noinline int remember_closed(struct sock *sk, struct iw_socket *s, struct tcp_sock *tp, int idle, int reset)
 {
 	struct iw_held_key key = {};
 	struct iw_closed c = {};
@@ -435,6 +434,7 @@ static __always_inline void remember_closed(struct sock *sk, struct iw_socket *s
 	c.reset = reset;
 	__builtin_memcpy(c.comm, s->comm, sizeof(c.comm));
 	bpf_map_update_elem(&closed, &key, &c, BPF_ANY);
+	return 0;
 }
 
 /* A request on a connection that had been quiet, answered at once by the reset. */
