@@ -79,9 +79,10 @@ void CgroupDirectory::walk() {
 std::optional<std::string> CgroupDirectory::path_of(std::uint64_t id, Time now) {
   if (const auto found = paths_.find(id); found != paths_.end()) return found->second.path;
   if (const auto unknown = unknown_.find(id); unknown != unknown_.end() && now < unknown->second) return std::nullopt;
-  if (walks_ > 0 && now - last_walk_ < kWalkEvery) return std::nullopt;
-  last_walk_ = now;
+  if (now < next_walk_) return std::nullopt;
+  const Time began = std::chrono::steady_clock::now();
   walk();
+  next_walk_ = now + (std::chrono::steady_clock::now() - began) * kWalkShare;
   if (const auto found = paths_.find(id); found != paths_.end()) return found->second.path;
   if (unknown_.size() >= paths_max_) unknown_.clear();
   unknown_[id] = now + kRemainUnknown;

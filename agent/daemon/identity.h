@@ -24,15 +24,15 @@ class CgroupDirectory {
 
   explicit CgroupDirectory(std::string root, std::size_t paths_max = 8192);
 
-  // "/system.slice/nginx.service"; "/" for the root. Empty if there is no such folder. Walks at most once in
-  // `kWalkEvery` for ids that a walk has not found.
+  // "/system.slice/nginx.service"; "/" for the root. Empty if there is no such folder. Walks for ids that it does not
+  // know, for at most a twentieth of the time.
   std::optional<std::string> path_of(std::uint64_t id, Time now);
 
   std::size_t known() const { return paths_.size(); }
   std::uint64_t walks() const { return walks_; }
 
  private:
-  static constexpr std::chrono::milliseconds kWalkEvery{200};
+  static constexpr int kWalkShare = 20;
   static constexpr std::chrono::seconds kRemainUnknown{30};
 
   struct Entry {
@@ -45,7 +45,7 @@ class CgroupDirectory {
   std::size_t paths_max_;
   std::unordered_map<std::uint64_t, Entry> paths_;
   std::unordered_map<std::uint64_t, Time> unknown_;
-  Time last_walk_{};
+  Time next_walk_{};
   std::uint64_t walks_ = 0;
 };
 
