@@ -1700,9 +1700,16 @@ static __always_inline void ended(struct sock *sk, int before)
 	if (s->mode == IW_MODE_FOLLOW)
 		f = bpf_sk_storage_get(&flows, sk, 0, 0);
 	if (f) {
-		s->cut_ordinal = f->record.request.head.ordinal;
-		s->cut_chunks = f->record.request.chunks;
-		__sync_fetch_and_or(&s->flags, f->live == 1 ? IW_SOCKET_FOLLOWED | IW_SOCKET_CUT : IW_SOCKET_FOLLOWED);
+		struct iw_request *r = &f->record.request;
+
+		/* Without FIN, RST or error our side aborts (SO_LINGER of 0, unread data): its RST is sent after this. */
+		if (f->live == 1 && !r->server_fin_ns && !r->client_fin_ns && !sk->sk_err)
+			iw_fin(f, f->role == IW_ROLE_SERVER ? IW_SIDE_SERVER : IW_SIDE_CLIENT, 1, bpf_ktime_get_ns());
+		s->cut_ordinal = r->head.ordinal;
+		s->cut_chunks = r->chunks;
+		__sync_fetch_and_or(&s->flags, f->live == 1 && !iw_reused_too_late(f)
+						       ? IW_SOCKET_FOLLOWED | IW_SOCKET_CUT
+						       : IW_SOCKET_FOLLOWED);
 	}
 	cut = before == IW_TCP_ESTABLISHED || before == IW_TCP_CLOSE_WAIT;
 	if (cut || before == IW_TCP_FIN_WAIT1 || before == IW_TCP_FIN_WAIT2 || before == IW_TCP_CLOSING)
@@ -1726,12 +1733,8 @@ static __noinline int end_flow(struct sock *sk)
 		return 0;
 	f = bpf_sk_storage_get(&flows, sk, 0, 0);
 	if (f && f->live == 1) {
-		struct iw_request *r = &f->record.request;
 		struct closing c = {.f = f};
 
-		/* Without FIN, RST or error our side aborts (SO_LINGER of 0): its RST is sent after this. */
-		if (!r->server_fin_ns && !r->client_fin_ns && !sk->sk_err)
-			iw_fin(f, f->role == IW_ROLE_SERVER ? IW_SIDE_SERVER : IW_SIDE_CLIENT, 1, bpf_ktime_get_ns());
 		bpf_loop(IW_QUEUE + 1, close_one, &c, 0);
 	}
 	if (f && !bpf_sk_storage_delete(&flows, sk)) {

@@ -244,18 +244,20 @@ static __always_inline void name_of(const struct sock_common *c, struct iw_held_
 }
 
 /* Of the connection to which the packet that came in would belong. Returns its TCP flags, and the bytes of payload. */
-static __always_inline iw_u8 name_of_packet(struct sk_buff *skb, struct iw_held_key *key, iw_u32 *payload)
+static __always_inline iw_u8 name_of_packet(struct sk_buff *skb, struct sock *sk, struct iw_held_key *key,
+					    iw_u32 *payload)
 {
 	unsigned char *head = BPF_CORE_READ(skb, head);
 	unsigned char *ip = head + BPF_CORE_READ(skb, network_header),
 		      *at = head + BPF_CORE_READ(skb, transport_header);
-	struct net_device *dev = BPF_CORE_READ(skb, dev);
+	/* A packet that has reached a socket has no device any more. */
+	struct net *net = sk ? BPF_CORE_READ(sk, __sk_common.skc_net.net) : BPF_CORE_READ(skb, dev, nd_net.net);
 	iw_u8 tcp_header[20] = {}, ip_header[40] = {};
 	iw_u32 total;
 
 	bpf_probe_read_kernel(tcp_header, sizeof(tcp_header), at);
 	bpf_probe_read_kernel(ip_header, sizeof(ip_header), ip);
-	key->netns = BPF_CORE_READ(dev, nd_net.net, ns.inum);
+	key->netns = BPF_CORE_READ(net, ns.inum);
 	key->remote_port = tcp_header[0] << 8 | tcp_header[1];
 	key->local_port = tcp_header[2] << 8 | tcp_header[3];
 	if (ip_header[0] >> 4 == 4) {
@@ -328,8 +330,13 @@ static __noinline int reset_of(struct sock *sk, struct iw_socket *s, iw_u32 dire
 	sent = tp->lsndtime;
 	received = tp->inet_conn.icsk_ack.lrcvtime;
 	last = (int)(sent - received) > 0 ? sent : received;
-	r.idle_ns = jiffies_to_ns(cause == IW_RESET_STALE_REUSE && direction == IW_DIRECTION_RECEIVED ? sent - received
-												      : now - last);
+	if (cause == IW_RESET_STALE_REUSE && direction == IW_DIRECTION_RECEIVED)
+		r.idle_ns = jiffies_to_ns(sent - received);
+	else if (cause == IW_RESET_STALE_REUSE && last == received &&
+		 jiffies_to_ns(received - sent) >= IW_STALE_IDLE_NS)
+		r.idle_ns = jiffies_to_ns(received - sent);
+	else
+		r.idle_ns = jiffies_to_ns(now - last);
 	name_of(&sk->__sk_common, &key);
 	name_reset(&r, &key);
 	r.cookie = bpf_get_socket_cookie(sk);
@@ -358,8 +365,10 @@ static __noinline int reset_of(struct sock *sk, struct iw_socket *s, iw_u32 dire
 	return 0;
 }
 
-/* A packet for which there is no connection (any more) is answered by a reset. `listener`: the one that it reached. */
-static __noinline int reset_of_nobody(struct sk_buff *skb, const struct iw_socket *listener, iw_u32 reason)
+/* A packet for which there is no connection (any more) is answered by a reset. `sk`: the remnant or the listener that it
+ * reached, if any; `listener`: the latter's state. */
+static __noinline int reset_of_nobody(struct sk_buff *skb, struct sock *sk, const struct iw_socket *listener,
+				      iw_u32 reason)
 {
 	struct iw_reset r = {};
 	struct iw_held_key name = {};
@@ -372,7 +381,7 @@ static __noinline int reset_of_nobody(struct sk_buff *skb, const struct iw_socke
 
 	if (!skb)
 		return 0;
-	flags = name_of_packet(skb, &name, &payload);
+	flags = name_of_packet(skb, sk, &name, &payload);
 	cause = flags & 0x02 && !(flags & 0x10) ? IW_RESET_NO_LISTENER
 		: payload			? IW_RESET_ON_DATA_AFTER_CLOSE
 						: IW_RESET_INVALID_SEGMENT;
@@ -450,6 +459,16 @@ static __always_inline int reused_too_late(struct tcp_sock *tp, iw_u8 state)
 	return closing || jiffies_to_ns(now - sent) <= quick_ns;
 }
 
+/* Closed with unread data: was it a request that came just then, on a connection that had been quiet? */
+static __always_inline int closed_as_it_came(const struct iw_socket *s, struct tcp_sock *tp)
+{
+	iw_u32 sent = tp->lsndtime, received = tp->inet_conn.icsk_ack.lrcvtime, now = (iw_u32)bpf_jiffies64();
+
+	return s->role == IW_ROLE_SERVER && tp->bytes_sent && !(s->flags & IW_SOCKET_CUT) &&
+	       (int)(received - sent) > 0 && jiffies_to_ns(received - sent) >= IW_STALE_IDLE_NS &&
+	       jiffies_to_ns(now - received) < IW_STALE_IDLE_NS;
+}
+
 #define IW_RESET_UNTOLD 255 /* the kernel gives no reason */
 
 /* Of a reset that this side sends without being asked (`skb` is 0), or in answer to a packet. */
@@ -462,10 +481,10 @@ static __always_inline int sent_reset(struct sock *sk, struct sk_buff *skb, iw_u
 	iw_u8 state;
 
 	if (!sk)
-		return reset_of_nobody(skb, 0, reason);
+		return reset_of_nobody(skb, 0, 0, reason);
 	state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	if (state == IW_TCP_TIME_WAIT || state == IW_TCP_NEW_SYN_RECV)
-		return reset_of_nobody(skb, 0, reason);
+		return reset_of_nobody(skb, sk, 0, reason);
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!s || !tp)
@@ -478,10 +497,10 @@ static __always_inline int sent_reset(struct sock *sk, struct sk_buff *skb, iw_u
 				IW_ADD(sums->resets[IW_DIRECTION_SENT][IW_RESET_LISTEN_QUEUE_FULL], 1);
 			return 0;
 		}
-		return reset_of_nobody(skb, s, reason);
+		return reset_of_nobody(skb, sk, s, reason);
 	}
 	if (skb) {
-		name_of_packet(skb, &name, &payload);
+		name_of_packet(skb, sk, &name, &payload);
 		if (state == IW_TCP_FIN_WAIT1 || state == IW_TCP_FIN_WAIT2 || state == IW_TCP_CLOSING ||
 		    state == IW_TCP_LAST_ACK || state == IW_TCP_CLOSE) {
 			iw_u32 sent = tp->lsndtime, received = tp->inet_conn.icsk_ack.lrcvtime;
@@ -501,6 +520,8 @@ static __always_inline int sent_reset(struct sock *sk, struct sk_buff *skb, iw_u
 		else
 			cause = IW_RESET_KEEPALIVE_TIMEOUT;
 	}
+	if (cause == IW_RESET_ABORT_ON_CLOSE && closed_as_it_came(s, tp))
+		cause = IW_RESET_STALE_REUSE;
 	if (cause == IW_RESET_KEEPALIVE_TIMEOUT && tp->inet_conn.icsk_user_timeout)
 		cause = IW_RESET_USER_TIMEOUT;
 	return reset_of(sk, s, IW_DIRECTION_SENT, cause, reason);

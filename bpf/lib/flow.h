@@ -552,6 +552,9 @@ IW_INLINE int iw_reused_too_late(const struct iw_flow *f)
 
 	if (r->response_ns || r->read_ns || r->head.idle_before_ns < IW_STALE_IDLE_NS || !r->server_fin_ns)
 		return 0;
+	/* A FIN comes after everything that was there has been read; with unread data it is a reset. */
+	if (r->request_acked_ns && r->request_acked_ns <= r->server_fin_ns && !r->reset)
+		return 0;
 	return r->server_fin_ns < r->head.first_byte_ns + quick_ns;
 }
 
