@@ -1044,7 +1044,6 @@ static __always_inline struct iw_flow *start_flow(struct __sk_buff *skb, struct 
 	return f;
 }
 
-/* A request of a route that is not an LLM route: only its answer's status is wanted. */
 /* Adds what a connection has counted of its light requests to `counts`. */
 static __noinline int flush_light(struct iw_socket *s)
 {
@@ -1062,7 +1061,7 @@ static __noinline int flush_light(struct iw_socket *s)
 	key.port = s->port;
 	key.code = s->light_code;
 	key.role = s->role;
-	key.outcome = IW_OUTCOME_COMPLETE;
+	key.outcome = s->role == IW_ROLE_CLIENT ? IW_OUTCOME_NONE : IW_OUTCOME_COMPLETE;
 	count = bpf_map_lookup_elem(&counts, &key);
 	if (!count) {
 		__builtin_memcpy(fresh.comm, s->comm, sizeof(fresh.comm));
@@ -1076,9 +1075,9 @@ static __noinline int flush_light(struct iw_socket *s)
 	return 0;
 }
 
-/* A request of a route that is not an LLM route: only its answer's status is wanted. A busy connection adds up by itself:
+/* A request of a route that is not an LLM route: of a server's the answer's status is wanted, of a client's nothing. A busy connection adds up by itself:
  * the look-up in `counts` costs more than all the rest. */
-static __always_inline void count_light(struct bpf_sock *sk, struct iw_socket *s, iw_u16 code)
+static __always_inline void count_light(struct iw_socket *s, iw_u16 code)
 {
 	iw_u64 now = bpf_jiffies64();
 
@@ -1130,7 +1129,9 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 			s->cgroup_id = bpf_sk_cgroup_id(sk);
 		if (method == IW_METHOD_POST)
 			return start_flow(skb, sk, s);
-		if (s->light < 255)
+		if (role == IW_ROLE_CLIENT)
+			count_light(s, 0); /* its answers are not looked at */
+		else if (s->light < 255)
 			s->light++;
 		return 0;
 	}
@@ -1138,7 +1139,7 @@ static __always_inline struct iw_flow *classify(struct __sk_buff *skb, struct bp
 		status = iw_status(head[0], head[1]);
 		if (status >= 200 || status == 101) {
 			s->light--;
-			count_light(sk, s, (iw_u16)status);
+			count_light(s, (iw_u16)status);
 			if (status == 101)
 				s->mode = IW_MODE_IGNORE;
 		}
@@ -1424,6 +1425,14 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 		if (p.flags & IW_RST)
 			look_at_rst(skb, s);
 		follow_in(skb, sk, f, &p);
+		return 1;
+	}
+	if (s && s->seen_http && s->role == IW_ROLE_CLIENT) {
+		/* Answers of a route that is no LLM route: what is next goes out. */
+		if (!s->ttl)
+			learn_peer(skb, s);
+		if (is_rst(skb))
+			look_at_rst(skb, s);
 		return 1;
 	}
 	bytes = read_payload(skb, &offset);
