@@ -13,6 +13,8 @@
 #include <memory>
 #include <sstream>
 
+#include "agent/base/file.h"
+
 namespace inferwire::capture {
 namespace {
 
@@ -70,20 +72,6 @@ base::Result<CgroupRoot> open_root(const std::string& path) {
 
 }  // namespace
 
-base::Result<std::string> read_text(const std::string& path) {
-  base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return base::fail("read", path, base::errno_text(errno), "");
-  std::string text;
-  char block[8192];
-  for (;;) {
-    const ssize_t got = read(fd.get(), block, sizeof block);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return base::fail("read", path, base::errno_text(errno), "");
-    if (got == 0) return text;
-    text.append(block, static_cast<std::size_t>(got));
-  }
-}
-
 std::vector<std::string> cgroup2_mounts(std::string_view mountinfo) {
   // 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw        (proc_pid_mountinfo(5))
   std::vector<std::string> mounts;
@@ -103,7 +91,7 @@ base::Result<CgroupRoot> open_cgroup_root(const std::string& cgroup_root, const 
   if (!cgroup_root.empty()) return open_root(cgroup_root);
 
   constexpr char kWhat[] = "find the host's cgroup v2 root";
-  auto mountinfo = read_text("/proc/self/mountinfo");
+  auto mountinfo = base::read_text("/proc/self/mountinfo");
   if (!mountinfo) return tl::unexpected(mountinfo.error());
   const bool host_given = !host_root.empty() && host_root != "/";
   const std::string prefix = host_given ? (host_root.back() == '/' ? host_root : host_root + "/") : "/";
@@ -168,7 +156,7 @@ std::vector<std::string> missing_capabilities(std::uint64_t effective) {
 }
 
 base::Result<void> check_capabilities() {
-  auto status = read_text("/proc/self/status");
+  auto status = base::read_text("/proc/self/status");
   if (!status) return tl::unexpected(status.error());
   const std::vector<std::string> missing = missing_capabilities(effective_capabilities(*status));
   if (!missing.empty()) {
@@ -180,7 +168,7 @@ base::Result<void> check_capabilities() {
                       "Kubernetes: securityContext.capabilities.add)");
   }
   // Capabilities of another user namespace say nothing to bpf(2).
-  auto uid_map = read_text("/proc/self/uid_map");
+  auto uid_map = base::read_text("/proc/self/uid_map");
   std::uint64_t inside = 1, outside = 1, count = 0;
   if (uid_map) std::istringstream(*uid_map) >> inside >> outside >> count;
   if (uid_map && (inside != 0 || outside != 0 || count != 4294967295ull)) {

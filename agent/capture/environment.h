@@ -43,7 +43,4 @@ base::Result<void> check_capabilities();
 // This kernel's names of reset reasons (enum sk_rst_reason), by value, as "tcp_abort_on_close"; empty before 6.10.
 std::vector<std::string> reset_reasons();
 
-// Text of a file; files of /proc and /sys have no size to ask for.
-base::Result<std::string> read_text(const std::string& path);
-
 }  // namespace inferwire::capture

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "agent/base/file.h"
 #include "agent/base/handle.h"
 #include "agent/capture/environment.h"
 #include "agent/capture/packet_skeleton.h"
@@ -33,7 +34,7 @@ struct RingBufferFree {
 // Bytes that the kernel accounts to a map, from its fdinfo; 0 if it does not say.
 std::uint64_t map_memory_bytes(int map_fd) {
   constexpr std::string_view kKey = "memlock:";
-  auto text = read_text("/proc/self/fdinfo/" + std::to_string(map_fd));
+  auto text = base::read_text("/proc/self/fdinfo/" + std::to_string(map_fd));
   if (!text) return 0;
   const std::size_t at = text->find(kKey);
   return at == std::string::npos ? 0 : std::strtoull(text->c_str() + at + kKey.size(), nullptr, 10);
@@ -43,7 +44,7 @@ std::uint64_t map_memory_bytes(int map_fd) {
 // element in a map of socket storage.
 std::uint64_t tcp_sockets() {
   constexpr std::string_view kKey = " alloc ";
-  auto text = read_text("/proc/net/sockstat");
+  auto text = base::read_text("/proc/net/sockstat");
   if (!text) return 0;
   const std::size_t at = text->find(kKey, text->find("TCP:"));
   return at == std::string::npos ? 0 : std::strtoull(text->c_str() + at + kKey.size(), nullptr, 10);
@@ -211,7 +212,7 @@ std::vector<MapUse> KernelSource::map_use() {
 
 std::vector<ProgramRun> KernelSource::program_runs() {
   std::vector<ProgramRun> runs;
-  auto enabled = read_text("/proc/sys/kernel/bpf_stats_enabled");
+  auto enabled = base::read_text("/proc/sys/kernel/bpf_stats_enabled");
   if (!enabled || enabled->empty() || enabled->front() == '0') return runs;
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, programs_.skeleton()->obj) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/base/file.h"
 #include "agent/capture/environment.h"
 #include "agent/capture/kernel_source.h"
 #include "agent/daemon/self_check.h"
@@ -48,7 +49,7 @@ Finding from_result(std::string name, const base::Result<void>& result, std::str
 }
 
 std::string one_line(const std::string& path) {
-  auto text = capture::read_text(path);
+  auto text = base::read_text(path);
   if (!text) return "";
   return text->substr(0, text->find('\n'));
 }

@@ -8,7 +8,7 @@
 #include <memory>
 #include <sstream>
 
-#include "agent/capture/environment.h"
+#include "agent/base/file.h"
 
 namespace inferwire::daemon {
 namespace {
@@ -29,7 +29,7 @@ double open_descriptors() {
 }
 
 double boot_unix_seconds() {
-  auto text = capture::read_text("/proc/stat");
+  auto text = base::read_text("/proc/stat");
   const std::size_t at = text ? text->find("btime ") : std::string::npos;
   return at == std::string::npos ? 0 : std::stod(text->substr(at + 6));
 }
@@ -41,7 +41,7 @@ void report_process(metrics::Registry& registry) {
   static const double page_bytes = static_cast<double>(sysconf(_SC_PAGESIZE));
   static const double boot = boot_unix_seconds();
 
-  auto text = capture::read_text("/proc/self/stat");
+  auto text = base::read_text("/proc/self/stat");
   if (!text) return;
   // The name in brackets may hold anything: fields count from the last bracket, which ends field 2 (proc_pid_stat(5)).
   std::istringstream fields(text->substr(text->rfind(')') + 1));

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "agent/base/file.h"
 #include "agent/base/log.h"
 #include "agent/capture/environment.h"
 #include "agent/daemon/process_metrics.h"
@@ -67,7 +68,7 @@ model::Settings settings_of(const Config& config, const metrics::Registry& regis
 
 // The id of this process's own cgroup, 0 if it cannot be told.
 std::uint64_t own_cgroup_id(const std::string& cgroup_root) {
-  auto text = capture::read_text("/proc/self/cgroup");
+  auto text = base::read_text("/proc/self/cgroup");
   const std::size_t at = text ? text->find("0::") : std::string::npos;
   if (at == std::string::npos) return 0;
   const std::string path = text->substr(at + 3, text->find('\n', at) - at - 3);

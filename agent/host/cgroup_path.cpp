@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/daemon/cgroup_path.h"
+#include "agent/host/cgroup_path.h"
 
 #include <algorithm>
 #include <vector>
 
-namespace inferwire::daemon {
+namespace inferwire::host {
 namespace {
 
 constexpr std::size_t kContainerIdDigits = 64;
@@ -45,6 +45,8 @@ std::string container_id(std::string_view part) {
 
 // The uid in "kubepods-burstable-pod<uid with _>.slice" or "pod<uid>"; else empty. Static pods have 32 hex digits.
 std::string pod_uid(std::string_view part) {
+  // The systemd driver's name for the cgroupfs driver, when the two are mixed up: "<slice>:cri-containerd:<64 hex>".
+  part = part.substr(0, part.find(".slice:") == std::string_view::npos ? part.size() : part.find(".slice:") + 6);
   if (remove_suffix(part, ".slice")) {
     const std::size_t at = part.rfind("-pod");
     if (!part.starts_with("kubepods") && part.find("-kubepods") == std::string_view::npos) return "";
@@ -83,21 +85,20 @@ std::string undo_unit_escapes(std::string_view name) {
 CgroupOwner parse_cgroup_path(std::string_view path) {
   const std::vector<std::string_view> parts = split(path);
   CgroupOwner owner;
-  bool kubernetes = false;
   std::string unit;
   for (std::string_view part : parts) {
-    // Deepest wins: a kind node is a container whose pods are containers.
+    // The deepest pod wins: a kind node is a container whose pods are containers. In it the first container does: what
+    // a pod's container runs in containers of its own is that container's.
     if (std::string uid = pod_uid(part); !uid.empty()) {
       owner.pod = std::move(uid);
-      owner.container.clear();
-      kubernetes = true;
+      owner.container = container_id(part);
     } else if (std::string id = container_id(part); !id.empty()) {
-      owner.container = std::move(id);
+      if (owner.pod.empty() || owner.container.empty()) owner.container = std::move(id);
     } else if (part.ends_with(".service") && !part.starts_with("user@")) {
       unit = undo_unit_escapes(part);
     }
   }
-  if (kubernetes) {
+  if (!owner.pod.empty()) {
     owner.workload = owner.pod;
   } else if (!owner.container.empty()) {
     owner.workload = owner.container;
@@ -107,4 +108,4 @@ CgroupOwner parse_cgroup_path(std::string_view path) {
   return owner;
 }
 
-}  // namespace inferwire::daemon
+}  // namespace inferwire::host

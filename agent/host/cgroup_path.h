@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the path of a cgroup says about who is in it. Pure; a table of paths in tests/unit/daemon shows every form.
+// What the path of a cgroup says about who is in it. Pure; a table of paths in tests/unit/host shows every form.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-namespace inferwire::daemon {
+namespace inferwire::host {
 
 // Empty = the path does not say.
 struct CgroupOwner {
@@ -21,8 +21,9 @@ struct CgroupOwner {
 //   Kubernetes, systemd driver   .../kubepods-burstable-pod<uid with _>.slice/cri-containerd-<64 hex>.scope
 //   Kubernetes, cgroupfs driver  .../kubepods/burstable/pod<uid>/<64 hex>
 //   docker, podman, nerdctl      docker-<64 hex>.scope, libpod-<64 hex>.scope, docker/<64 hex>
+//   mixed up                     .../kubepods-pod<uid with _>.slice:cri-containerd:<64 hex>
 //   systemd unit                 .../nginx.service, .../user@1000.service/app.slice/ollama.service
 //   anything else                nothing: session-1.scope, init.scope, the root
 CgroupOwner parse_cgroup_path(std::string_view path);
 
-}  // namespace inferwire::daemon
+}  // namespace inferwire::host

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/daemon/cgroup_path.h"
+#include "agent/host/cgroup_path.h"
 
 #include <gtest/gtest.h>
 
 #include <ostream>
 
-namespace inferwire::daemon {
+namespace inferwire::host {
 
 void PrintTo(const CgroupOwner& owner, std::ostream* out) {
   *out << "{workload " << owner.workload << ", pod " << owner.pod << ", container " << owner.container << "}";
@@ -49,11 +49,22 @@ const Row kRows[] = {
     {"/system.slice/docker-ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff.scope/kubelet/kubepods/"
      "pod" UID "/" ID,
      {UID, UID, kShort}},
-    {"/system.slice/containerd.service/kubepods-burstable-pod" UID_ ".slice:cri-containerd:" ID, {kShort, "", kShort}},
+    {"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" UID_ ".slice/cri-containerd-" ID
+     ".scope/docker/ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+     {UID, UID, kShort}},
+    // The systemd driver's name handed to the cgroupfs driver.
+    {"/system.slice/containerd.service/kubepods-burstable-pod" UID_ ".slice:cri-containerd:" ID, {UID, UID, kShort}},
+    // CRI-O with the cgroupfs driver; crun's own folder below.
+    {"/kubepods/burstable/pod" UID "/crio-" ID, {UID, UID, kShort}},
+    {"/kubepods.slice/kubepods-pod" UID_ ".slice/crio-" ID ".scope/container", {UID, UID, kShort}},
     // Containers without Kubernetes.
     {"/system.slice/docker-" ID ".scope", {kShort, "", kShort}},
     {"/docker/" ID, {kShort, "", kShort}},
     {"/machine.slice/libpod-" ID ".scope", {kShort, "", kShort}},
+    {"/machine.slice/machine-libpod_pod_" ID ".slice/libpod-" ID ".scope", {kShort, "", kShort}},
+    {"/libpod_parent/libpod-" ID, {kShort, "", kShort}},
+    {"/machine.slice/libpod-conmon-" ID ".scope", {}},
+    {"/default/" ID, {kShort, "", kShort}},
     {"/machine.slice/libpod-" ID ".scope/container", {kShort, "", kShort}},
     {"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID ".scope", {kShort, "", kShort}},
     {"/system.slice/nerdctl-" ID ".scope", {kShort, "", kShort}},
@@ -70,6 +81,7 @@ const Row kRows[] = {
     {"/user.slice/user-0.slice/session-1.scope", {}},
     {"/user.slice/user-1000.slice/user@1000.service/init.scope", {}},
     {"/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.gnome.Terminal.slice/vte-spawn-1.scope", {}},
+    {"/user.slice/user-1000.slice/user@1000.service/app.slice/app-gnome-code-4242.scope", {}},
     {"/my-own-group", {}},
     // Nearly.
     {"/docker/3f4e5d6c7b8a", {}},
@@ -84,4 +96,4 @@ TEST(CgroupPath, EveryKnownFormGivesItsOwner) {
 }
 
 }  // namespace
-}  // namespace inferwire::daemon
+}  // namespace inferwire::host
