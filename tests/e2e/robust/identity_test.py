@@ -2,10 +2,13 @@
 """Whose connection it is: cgroups as container runtimes and systemd make them, on the host's real cgroup file system, with
 real processes in them, and the kubelet's log folders beside."""
 
+import collections
 import contextlib
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,13 +21,40 @@ from rig.agent import Agent  # noqa: E402
 from rig.build import agent_binary  # noqa: E402
 from rig.testing import main  # noqa: E402
 
+# A server, by itself or in two processes: the second one in the cgroup that is named.
+#   alone                  listens, accepts and answers
+#   prefork CGROUP         the first process listens, the second accepts and answers
+#   passed CGROUP          the first process accepts, the second gets the descriptor and answers
+# Says its port and the pid of who answers. WORD is what it answers.
 SERVER = """
-import socket
-listener = socket.create_server(("127.0.0.1", 0))
-print(listener.getsockname()[1], flush=True)
-event = b'data: {"choices":[{"index":0,"delta":{"content":"word"}}]}\\n\\n'
-while True:
+import os, socket, sys
+word, port, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+listener = socket.create_server(("127.0.0.1", port), reuse_port=True)
+ours, theirs = socket.socketpair()
+if mode != "alone":
+    first = os.fork()
+    if first == 0:
+        with open(sys.argv[4] + "/cgroup.procs", "w") as members:
+            members.write(str(os.getpid()))
+if mode == "alone" or first == 0:
+    print(listener.getsockname()[1], os.getpid(), flush=True)
+event = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\\n\\n' % word.encode()
+
+def accept():
+    if mode == "passed":
+        _, descriptors, _, _ = socket.recv_fds(theirs, 1, 1)
+        return socket.socket(fileno=descriptors[0])
+    return listener.accept()[0]
+
+while mode != "alone" and first != 0:
+    if mode == "prefork":
+        os.waitpid(first, 0)
+        break
     connection, _ = listener.accept()
+    socket.send_fds(ours, [b"x"], [connection.fileno()])
+    connection.close()
+while mode == "alone" or first == 0:
+    connection = accept()
     while not connection.recv(65536).endswith(b"{}"):
         pass
     connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\nConnection: close\\r\\n\\r\\n")
@@ -46,17 +76,20 @@ def hex_id(seed):
     return (uuid.uuid5(uuid.NAMESPACE_OID, seed).hex + uuid.uuid5(uuid.NAMESPACE_URL, seed).hex)[:64]
 
 
-def within(cgroup, argv, **options):
-    """A process that is in the cgroup before it makes its first socket."""
-    return subprocess.Popen(["/bin/sh", "-c", f'echo $$ > "{cgroup}/cgroup.procs" && exec "$@"', "sh", *argv], **options)
+def within(cgroups, argv, **options):
+    """A process that is in the cgroups (one of each hierarchy) before it makes its first socket."""
+    enter = "".join(f'echo $$ > "{cgroup}/cgroup.procs" && ' for cgroup in cgroups)
+    return subprocess.Popen(["/bin/sh", "-c", enter + 'exec "$@"', "sh", *argv], **options)
 
 
 class Tree:
     """Cgroups below one of our own, and the kubelet's folders; both go away at the end."""
 
     def __init__(self):
-        self.root = host_cgroup_root() / f"inferwire-test-{os.getpid()}"
+        self._name = f"inferwire-test-{os.getpid()}"
+        self.root = host_cgroup_root() / self._name
         self.root.mkdir()
+        self._roots = [self.root]
         self._logs = tempfile.TemporaryDirectory(prefix="inferwire-logs-")
         self.logs = pathlib.Path(self._logs.name)
         (self.logs / "pods").mkdir()
@@ -66,6 +99,17 @@ class Tree:
         folder = self.root / path
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def make_v1(self, path):
+        """In each of the v1 hierarchies that container runtimes use and this host has."""
+        roots = [root / self._name for root in (pathlib.Path("/sys/fs/cgroup") / name for name in ("systemd", "memory"))
+                 if (root / "cgroup.procs").exists()]
+        if not roots:
+            raise unittest.SkipTest("no cgroup v1 hierarchies here")
+        self._roots += roots
+        for root in roots:
+            (root / path).mkdir(parents=True, exist_ok=True)
+        return [root / path for root in roots]
 
     def pod_logs(self, namespace, pod, uid, containers):
         """`containers`: id by name."""
@@ -79,30 +123,37 @@ class Tree:
     def __exit__(self, *_):
         for _ in range(50):
             with contextlib.suppress(OSError):
-                for folder, _, _ in os.walk(self.root, topdown=False):
-                    os.rmdir(folder)
+                for root in self._roots:
+                    for folder, _, _ in os.walk(root, topdown=False):
+                        os.rmdir(folder)
                 break
             time.sleep(0.1)
         self._logs.cleanup()
 
 
 @contextlib.contextmanager
-def serving(cgroup):
-    """The port of a server in the cgroup."""
-    process = within(cgroup, [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+def serving(*cgroups, word="word", port=0, mode="alone", second=None, prefix=()):
+    """(port, pid) of a server in the cgroups; the pid is as its own namespace has it."""
+    argv = [*prefix, sys.executable, "-c", SERVER, word, str(port), mode]
+    process = within(cgroups, [*argv, str(second)], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        yield int(process.stdout.readline())
+        yield tuple(int(number) for number in process.stdout.readline().split())
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
 
 
 def ask(cgroup, port):
-    done = within(cgroup, ["curl", "-sS", "--max-time", "10", "-d", "{}", f"http://127.0.0.1:{port}/v1/chat/completions"],
+    """What the server answered."""
+    done = within([cgroup], ["curl", "-sS", "--max-time", "10", "-d", "{}", f"http://127.0.0.1:{port}/v1/chat/completions"],
                   stdout=subprocess.PIPE)
     text = done.communicate(timeout=20)[0]
     assert b"[DONE]" in text, text
+    return re.search(rb'"content":"([^"]*)"', text).group(1).decode()
+
+
+INTERPRETER = pathlib.Path(sys.executable).name[:15]  # the process name of the servers
 
 
 class IdentityTest(unittest.TestCase):
@@ -113,22 +164,41 @@ class IdentityTest(unittest.TestCase):
 
     def setUp(self):
         self.tree = self.enterContext(Tree())
-        self.agent = self.enterContext(Agent(flags=["--pod-logs", str(self.tree.logs), "--partial-interval", "500ms"]))
+        self.caller = self.tree.make("system.slice/caller.service")
+        self.start()
 
-    def who(self, port, role):
-        """(namespace, workload, pod, container) of the record."""
+    def start(self, prefix=()):
+        flags = ["--pod-logs", str(self.tree.logs), "--partial-interval", "500ms"]
+        self.agent = self.enterContext(Agent(flags=flags, prefix=prefix))
+
+    def series(self, family, **labels):
+        """Labels and value of each series that has these labels."""
+        found = []
+        for text, value in re.findall(rf"^{family}{{([^}}]*)}} (\S+)", self.agent.get(), re.M):
+            has = dict(re.findall(r'(\w+)="([^"]*)"', text))
+            if all(has.get(name) == wanted for name, wanted in labels.items()):
+                found.append((has, float(value)))
+        return found
+
+    def record(self, port, role):
         def find(records):
             side = "local" if role == "server" else "remote"
             return [one for one in records if one["role"] == role and one[side].endswith(f":{port}")]
 
         found = self.agent.wait_for(find, what="the record")
         self.assertTrue(found)
-        return tuple(found[-1].get(key, "") for key in ("namespace", "workload", "pod", "container"))
+        return found[-1]
+
+    def who(self, port, role):
+        """(namespace, workload, pod, container) of the record."""
+        record = self.record(port, role)
+        return tuple(record.get(key, "") for key in ("namespace", "workload", "pod", "container"))
 
     def test_what_runtimes_and_systemd_make(self):
         uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, "pod"))
         dashless = uid.replace("-", "_")
-        ids = {name: hex_id(name) for name in ("containerd", "cgroupfs", "crio", "docker", "plain", "static", "sidecar")}
+        ids = {name: hex_id(name) for name in ("containerd", "cgroupfs", "crio", "docker", "plain", "static",
+                                                 "sidecar", "podman", "node")}
         self.tree.pod_logs("prod", "vllm-6d4cf56db6-x7k2p", uid, {"server": ids["containerd"], "proxy": ids["sidecar"]})
         crio_uid, static_uid, cgroupfs_uid = str(uuid.uuid4()), uuid.uuid4().hex, str(uuid.uuid4())
         self.tree.pod_logs("prod", "sglang-0", crio_uid, {"engine": ids["crio"]})
@@ -145,28 +215,37 @@ class IdentityTest(unittest.TestCase):
                 ("kube-system", "gateway", "gateway-" + os.uname().nodename, "gateway"),
             f"system.slice/docker-{ids['docker']}.scope": ("", ids["docker"][:12], "", ids["docker"][:12]),
             f"docker/{ids['plain']}": ("", ids["plain"][:12], "", ids["plain"][:12]),
+            f"machine.slice/libpod-{ids['podman']}.scope/container": ("", ids["podman"][:12], "", ids["podman"][:12]),
+            # A cluster whose node is a container.
+            f"system.slice/docker-{ids['node']}.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod"
+            f"{dashless}.slice/cri-containerd-{ids['sidecar']}.scope":
+                ("prod", "vllm", "vllm-6d4cf56db6-x7k2p", "proxy"),
             "system.slice/ollama.service": ("", "ollama.service", "", ""),
-            "user.slice/user-1000.slice/session-1.scope": ("", pathlib.Path(sys.executable).name[:15], "", ""),
+            "user.slice/user-1000.slice/session-1.scope": ("", INTERPRETER, "", ""),
+            "user.slice/user-1000.slice/user@1000.service/app.slice/app-gnome-code-4242.scope": ("", INTERPRETER, "", ""),
         }
-        client = self.tree.make("system.slice/caller.service")
         for path, expected in cases.items():
             with self.subTest(path):
-                with serving(self.tree.make(path)) as port:
-                    ask(client, port)
+                with serving(self.tree.make(path)) as (port, _):
+                    ask(self.caller, port)
                     self.assertEqual(self.who(port, "server"), expected)
                     # Both talk over 127.0.0.1, in one network namespace.
                     self.assertEqual(self.who(port, "client"), ("", "caller.service", "", ""))
-        # The kernel's sums go to the same workloads.
+        # The metrics have the same labels, those of the kernel's sums too.
         time.sleep(2)
-        opened = dict(re.findall(r'^inferwire_tcp_connections_opened_total\{[^}]*workload="([^"]*)"[^}]*role="server"[^}]*\} (\d+)',
-                                 self.agent.get(), re.M))
-        for workload in ("sglang", "embed", "gateway", ids["docker"][:12], "ollama.service"):
-            self.assertEqual(opened.get(workload), "1", opened)
+        for family in ("inferwire_requests_total", "inferwire_tcp_connections_opened_total"):
+            for expected in set(cases.values()):
+                labels = dict(zip(("namespace", "workload", "pod", "container"), expected))
+                if INTERPRETER in expected:
+                    continue  # other tests' processes have that name too
+                times = list(cases.values()).count(expected)
+                found = self.series(family, role="server", **labels)
+                self.assertEqual(sum(value for _, value in found), times, (family, expected))
 
     def test_a_pod_that_lives_for_a_moment(self):
         server = self.tree.make("system.slice/model.service")
         uid, identity = str(uuid.uuid4()), hex_id("moment")
-        with serving(server) as port:
+        with serving(server) as (port, _):
             began = time.monotonic()
             self.tree.pod_logs("ci", "probe-x7k2p", uid, {"probe": identity})
             cgroup = self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{identity}.scope")
@@ -180,14 +259,83 @@ class IdentityTest(unittest.TestCase):
             self.assertRegex(self.agent.get(), r'inferwire_tcp_connects_total\{namespace="ci",workload="probe",container="probe",'
                                                r'pod="probe-x7k2p".*result="ok"\} 1')
 
+    def test_without_the_right_to_open_by_handle_the_tree_is_walked(self):
+        if not shutil.which("setpriv"):
+            self.skipTest("needs setpriv (util-linux)")
+        self.start(prefix=["setpriv", "--bounding-set=-dac_read_search"])
+        for number in range(3):
+            identity = hex_id(f"walk-{number}")
+            with serving(self.tree.make(f"system.slice/docker-{identity}.scope")) as (port, _):
+                ask(self.caller, port)
+                self.assertEqual(self.who(port, "server"), ("", identity[:12], "", identity[:12]))
+
+    def test_containers_in_v1_hierarchies_only(self):
+        uid, pod_id, docker_id = str(uuid.uuid4()), hex_id("v1-pod"), hex_id("v1-docker")
+        self.tree.pod_logs("prod", "sglang-1", uid, {"engine": pod_id})
+        for unified in (self.tree.make("system.slice/containerd.service"), host_cgroup_root()):
+            with serving(unified, *self.tree.make_v1(f"kubepods/burstable/pod{uid}/{pod_id}")) as (port, _):
+                ask(self.caller, port)
+                self.assertEqual(self.who(port, "server"), ("prod", "sglang", "sglang-1", "engine"))
+            with serving(unified, *self.tree.make_v1(f"docker/{docker_id}")) as (port, _):
+                ask(self.caller, port)
+                self.assertEqual(self.who(port, "server"), ("", docker_id[:12], "", docker_id[:12]))
+
+    def test_who_answers_owns_the_connection_not_who_made_the_socket(self):
+        master, worker = self.tree.make("system.slice/master.service"), self.tree.make("system.slice/worker.service")
+        for mode in ("prefork", "passed"):
+            with self.subTest(mode), serving(master, mode=mode, second=worker) as (port, pid):
+                ask(self.caller, port)
+                record = self.record(port, "server")
+                self.assertEqual((record["workload"], record["pid"]), ("worker.service", pid))
+                time.sleep(1.2)
+                self.assertEqual([(labels["workload"], value) for labels, value in
+                                  self.series("inferwire_requests_total", role="server", port=str(port))],
+                                 [("worker.service", 1)])
+
+    def test_servers_that_share_a_port(self):
+        answers = collections.Counter()
+        with contextlib.ExitStack() as stack:
+            port = 0
+            for number in range(4):
+                cgroup = self.tree.make(f"system.slice/replica-{number}.service")
+                port, _ = stack.enter_context(serving(cgroup, word=f"replica-{number}.service", port=port))
+            for _ in range(24):
+                answers[ask(self.caller, port)] += 1
+            self.assertGreater(len(answers), 1)
+            time.sleep(1.5)
+            counted = {labels["workload"]: value for labels, value in
+                       self.series("inferwire_requests_total", role="server", port=str(port))}
+        self.assertEqual(counted, dict(answers))
+
+    def test_a_pid_namespace_of_its_own_and_containers_that_share_it(self):
+        # The second process is a sidecar in the first one's PID namespace.
+        uid, server, proxy = str(uuid.uuid4()), hex_id("pidns-server"), hex_id("pidns-proxy")
+        self.tree.pod_logs("prod", "vllm-2", uid, {"server": server, "proxy": proxy})
+        pod = f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice"
+        first, second = (self.tree.make(f"{pod}/cri-containerd-{one}.scope") for one in (server, proxy))
+        unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+        with serving(first, prefix=unshare) as (port, pid):
+            self.assertEqual(pid, 1)
+            ask(self.caller, port)
+            self.assertEqual(self.who(port, "server"), ("prod", "vllm", "vllm-2", "server"))
+            record = self.record(port, "server")
+            self.assertEqual(record["comm"], INTERPRETER)
+            inside = pathlib.Path(f"/proc/{record['pid']}/status").read_text(encoding="utf-8")
+            self.assertEqual(re.search(r"NSpid:.*\t(\d+)\n", inside).group(1), "1")
+            enter = ["nsenter", "--pid", "--target", str(record["pid"])]
+            with serving(second, prefix=enter) as (other_port, pid):
+                self.assertLess(pid, 1000)
+                ask(first, other_port)
+                self.assertEqual(self.who(other_port, "server"), ("prod", "vllm", "vllm-2", "proxy"))
+                self.assertEqual(self.who(other_port, "client"), ("prod", "vllm", "vllm-2", "server"))
+
     def test_pods_of_the_same_name_in_succession(self):
-        client = self.tree.make("system.slice/caller.service")
         for number in range(2):
             uid, identity = str(uuid.uuid4()), hex_id(f"succession-{number}")
             self.tree.pod_logs("prod", "vllm-0", uid, {"server": identity})
             cgroup = self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/crio-{identity}.scope")
-            with serving(cgroup) as port:
-                ask(client, port)
+            with serving(cgroup) as (port, _):
+                ask(self.caller, port)
                 self.assertEqual(self.who(port, "server"), ("prod", "vllm", "vllm-0", "server"))
             os.rmdir(cgroup)
 
@@ -195,8 +343,8 @@ class IdentityTest(unittest.TestCase):
         uid, identity = str(uuid.uuid4()), hex_id("nameless")
         for folder in (self.tree.logs / "pods", self.tree.logs / "containers"):
             folder.rmdir()
-        with serving(self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/crio-{identity}.scope")) as port:
-            ask(self.tree.make("system.slice/caller.service"), port)
+        with serving(self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/crio-{identity}.scope")) as (port, _):
+            ask(self.caller, port)
             self.assertEqual(self.who(port, "server"), ("", uid, uid, identity[:12]))
         time.sleep(1.2)
         self.assertRegex(self.agent.get(), r'inferwire_signal_up\{signal="pod_names",reason="[^"]*pods: No such file or directory"\} 0')

@@ -15,17 +15,17 @@ from .process import Process, RigError, wait_for
 class Agent:
     """`inferwire agent`, running from ready to SIGTERM, with its records and trace in files.
 
-    Several agents may run at once: nothing of it has a fixed name or port.
+    Several agents may run at once: nothing of it has a fixed name or port. `prefix`: a command that runs the agent.
     """
 
-    def __init__(self, binary=None, *, trace=False, folder=None, flags=(), env=None, timeout_s=60):
+    def __init__(self, binary=None, *, trace=False, folder=None, flags=(), env=None, timeout_s=60, prefix=()):
         binary = binary or agent_binary()
         if binary is None:
             raise RigError("inferwire is not built")
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="iwrig-agent-")
         root = pathlib.Path(folder or self._temporary.name)
         self.records_path, self.trace_path = root / "records.jsonl", root / "trace.jsonl"
-        argv = [binary, "agent", "--records", self.records_path, "--listen", "127.0.0.1:0",
+        argv = [*prefix, binary, "agent", "--records", self.records_path, "--listen", "127.0.0.1:0",
                 "--socket", root / "agent.sock", *flags]
         if trace:
             argv += ["--trace-chunks", self.trace_path]
