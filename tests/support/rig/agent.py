@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent under test, and its records."""
 
+import os
 import pathlib
 import re
 import tempfile
@@ -9,16 +10,26 @@ import urllib.request
 
 from .build import agent_binary
 from .logs import read_lines
-from .process import Process, RigError, wait_for
+from .process import Process, RigError, run, wait_for
 
 
 class Agent:
     """`inferwire agent`, running from ready to SIGTERM, with its records and trace in files.
 
+<<<<<<< HEAD
     Several agents may run at once: nothing of it has a fixed name or port. `prefix`: a command that runs the agent.
     """
 
     def __init__(self, binary=None, *, trace=False, folder=None, flags=(), env=None, timeout_s=60, prefix=()):
+=======
+    Several agents may run at once: nothing of it has a fixed name or port. `netns`: the network namespace it runs in.
+    `uid`: it runs as this user, with no capabilities but the three that it needs.
+    """
+
+    CAPABILITIES = ("bpf", "perfmon", "net_admin")
+
+    def __init__(self, binary=None, *, trace=False, folder=None, flags=(), env=None, timeout_s=60, netns=None, uid=None):
+>>>>>>> 2c9d3e2 (wip)
         binary = binary or agent_binary()
         if binary is None:
             raise RigError("inferwire is not built")
@@ -29,6 +40,14 @@ class Agent:
                 "--socket", root / "agent.sock", *flags]
         if trace:
             argv += ["--trace-chunks", self.trace_path]
+        if uid is not None:
+            for path in (root, *root.iterdir()):
+                os.chown(path, uid, uid)
+            kept = ",".join("+" + name for name in self.CAPABILITIES)
+            argv = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--bounding-set", "-all," + kept,
+                    "--inh-caps", "-all," + kept, "--ambient-caps", "-all," + kept, *argv]
+        self._entry = ["nsenter", f"--net=/run/netns/{netns.name}"] if netns else []
+        argv = [*self._entry, *argv]
         self.process = Process(argv, ready="ready", stream="stderr", timeout_s=timeout_s, env=env)
 
     def records(self, final=True):
@@ -55,6 +74,8 @@ class Agent:
         raise RigError("the agent did not say where it listens:\n" + self.process.output())
 
     def get(self, path="/metrics"):
+        if self._entry:
+            return run([*self._entry, "curl", "-sSf", self.metrics_url() + path]).stdout
         with urllib.request.urlopen(self.metrics_url() + path, timeout=10) as response:
             return response.read().decode()
 

@@ -46,7 +46,14 @@ class Wire:
             raise
 
     def black_hole(self, on):
-        self.process.popen.stdin.write(f"black_hole {'on' if on else 'off'}\n".encode())
+        self._command(f"black_hole {'on' if on else 'off'}")
+
+    def set_delay_ms(self, delay_ms):
+        """One way, in both directions, from now on."""
+        self._command(f"delay_ms {delay_ms}")
+
+    def _command(self, text):
+        self.process.popen.stdin.write(text.encode() + b"\n")
         self.process.popen.stdin.flush()
 
     def log(self):

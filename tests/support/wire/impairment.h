@@ -61,6 +61,8 @@ class Impairer {
   // Nothing passes in either direction while it is on.
   void set_black_hole(bool on) { black_hole_ = on; }
   bool black_hole() const { return black_hole_; }
+  // One way, of both directions.
+  void set_delay(std::chrono::nanoseconds delay) { impairments_[0].delay = impairments_[1].delay = delay; }
 
  private:
   using FlowKey = std::tuple<std::string, std::uint16_t, std::string, std::uint16_t>;

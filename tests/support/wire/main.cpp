@@ -3,7 +3,7 @@
 // and corruption, for kernels without netem. It copies IP packets between two TUN devices through a
 // line ordered by time. `ready` on standard output says that both ends are up; SIGTERM ends it with
 // exit 0 and the devices are gone. With --control, lines on standard input change it while it runs:
-// `black_hole on`, `black_hole off`.
+// `black_hole on`, `black_hole off`, `delay_ms MILLISECONDS` (both directions; what is on its way keeps its delay).
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -268,10 +268,13 @@ class Wire {
   void obey(const std::string& command) {
     if (command == "black_hole on" || command == "black_hole off") {
       impairer_.set_black_hole(command == "black_hole on");
-      log_.append({{"t_ns", rig::monotonic_ns()}, {"action", "command"}, {"command", command}});
+    } else if (command.starts_with("delay_ms ")) {
+      impairer_.set_delay(milliseconds(command.substr(std::string("delay_ms ").size())));
     } else {
       std::fprintf(stderr, "unknown command: %s\n", command.c_str());
+      return;
     }
+    log_.append({{"t_ns", rig::monotonic_ns()}, {"action", "command"}, {"command", command}});
   }
 
   void log_fate(Direction direction, const Fate& fate, const std::optional<TcpView>& tcp) {
