@@ -1720,7 +1720,8 @@ static __always_inline void ended(struct sock *sk, int before)
 						       ? IW_SOCKET_FOLLOWED | IW_SOCKET_CUT
 						       : IW_SOCKET_FOLLOWED);
 	}
-	cut = before == IW_TCP_ESTABLISHED || before == IW_TCP_CLOSE_WAIT;
+	/* After LAST_ACK both sides have closed: what comes still is a straggler, and its reset ends nothing. */
+	cut = before == IW_TCP_ESTABLISHED || before == IW_TCP_CLOSE_WAIT || before == IW_TCP_LAST_ACK;
 	if (cut || before == IW_TCP_FIN_WAIT1 || before == IW_TCP_FIN_WAIT2 || before == IW_TCP_CLOSING)
 		remember_closed(sk, s, tp, !(s->flags & IW_SOCKET_CUT) && tp->bytes_sent, cut || sk->sk_err);
 	if (sk->sk_err == 110 && tp->inet_conn.icsk_user_timeout && !(s->flags & IW_SOCKET_RESET) &&
@@ -1778,6 +1779,7 @@ int BPF_PROG(tp_btf__inet_sock_set_state, struct sock *sk, int before, int after
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(tp_btf__tcp_rcv_space_adjust, struct sock *sk)
 {
+	struct iw_socket *s;
 	struct iw_flow *f;
 	struct tcp_sock *tp;
 	struct iw_conn *c;
@@ -1796,7 +1798,11 @@ int BPF_PROG(tp_btf__tcp_rcv_space_adjust, struct sock *sk)
 	if (c->owner_pid != bpf_get_current_pid_tgid() >> 32) {
 		struct owner o = {};
 
+		/* The descriptor was passed on, or inherited. */
 		current_owner(&o);
+		s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+		if (s)
+			set_owner(s, &o);
 		c->owner_pid = o.pid;
 		c->owner_cgroup_id = o.cgroup_id;
 		__builtin_memcpy(c->comm, o.comm, sizeof(c->comm));

@@ -225,7 +225,10 @@ def main():
                   "verdicts": join.verdicts(rows) + path_verdicts(paths), "paths": paths, "rows": [row.as_json() for row in rows]}
         (out / "accuracy.json").write_text(json.dumps(result), encoding="utf-8")
         if arguments.doc:
+            others = report.sections(arguments.doc)
             pathlib.Path(arguments.doc).write_text(report.render(result, rows), encoding="utf-8")
+            for name, text in others:
+                report.write_section(arguments.doc, name, text)
         print(report.render_text(result, rows))
     judged = [passed for name, passed, _ in result["verdicts"] if name in ("exact", "path") or not arguments.counts_only]
     return 0 if all(judged) else 1

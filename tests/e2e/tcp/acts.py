@@ -319,6 +319,32 @@ def echo(connection, size, count):
         _sockets[connection].sendall(b"e" * size)
 
 
+def ping_until_told(connection, size, every_ms, path):
+    """... until there is a file of this name."""
+    while not os.path.exists(path):
+        ping(connection, size, 5, every_ms)
+
+
+def echo_until_closed(connection, size):
+    while receive_exactly(connection, size) == size:
+        _sockets[connection].sendall(b"e" * size)
+
+
+def slow_reader(host, port, path, body, pause_s, buffer):
+    """Asks, reads a little of the answer, nothing for a while, and then all of it."""
+    one = socket.socket(_family(host))
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    one.settimeout(60)
+    one.connect((host, port))
+    one.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body.encode())}\r\n\r\n{body}".encode())
+    answer = one.recv(1000)
+    time.sleep(pause_s)
+    while not answer.endswith(b"\r\n0\r\n\r\n"):
+        answer = answer[-16:] + one.recv(65536)
+    one.close()
+
+
 def _answer_forever(listener):
     """Answers each byte with one, until the peer closes; every connection in a thread of its own."""
     def serve(one):
@@ -369,8 +395,9 @@ def pass_descriptor(connection, path):
 
 def await_descriptor(path):
     with socket.socket(socket.AF_UNIX) as waiting:
-        waiting.bind(path)
+        waiting.bind(path + ".new")
         waiting.listen()
+        os.rename(path + ".new", path)  # it is there once it can be connected to
         channel, _ = waiting.accept()
         with channel:
             _, fds, _, _ = socket.recv_fds(channel, 16, 1)
@@ -418,6 +445,14 @@ def _ask(one, request, kind):
     except OSError as error:
         return _why(error)
     return "good"
+
+
+def ask_each(connections, request):
+    """The same HTTP request on each, one after the other."""
+    for number in connections:
+        _sockets[number].settimeout(20)
+        if (end := _ask(_sockets[number], request.encode(), "http")) != "good":
+            raise RuntimeError(f"a request ended with {end}")
 
 
 def reuse(host, port, kind, request, connections, lanes, low_ms, high_ms, seed):

@@ -5,7 +5,7 @@ from rig import veth as veth_rig
 from rig import wire as wire_rig
 
 import kernel as kernel_side
-from stage import Row
+from stage import Row, over_loopback
 
 CONNECTS = "tcp_connects_total"
 NOWHERE = "10.78.0.99"  # in the veth's network, nobody has it
@@ -27,6 +27,7 @@ def _no_icmp_limit(netns):
     netns.sysctl("net.ipv6.icmp.ratelimit", 0)
 
 
+@over_loopback
 def ok(stage):
     """Connections made, over IPv4 and IPv6; half of them closed at once, without data; the others after a byte each way."""
     netns = stage.namespace()

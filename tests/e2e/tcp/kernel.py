@@ -36,7 +36,7 @@ def states(pid, netns=None):
                                if f"pid={pid}," in line and line.split()[0] in SHOWN_STATES)
 
 
-def smoothed_rtt_s(port, netns=None):
-    """`rtt` of the connections from or to a port, as `ss -ti` shows it, in seconds."""
-    shown = run(["ss", "-Htin", f"( sport = :{port} or dport = :{port} )"], netns=netns).stdout
-    return [float(rtt) / 1000 for rtt in re.findall(r" rtt:([0-9.]+)/", shown)]
+def smoothed_rtt_ms(port, side, netns=None):
+    """`rtt` of the one connection to a port, of its end on this side, as `ss -ti` shows it."""
+    shown = run(["ss", "-Htin", f"{'sport' if side == 'server' else 'dport'} = :{port}"], netns=netns).stdout
+    return float(re.findall(r" rtt:([0-9.]+)/", shown)[0])

@@ -5,7 +5,7 @@ from rig import veth as veth_rig
 from rig import wire as wire_rig
 from rig.netns import Netns
 
-from stage import Row
+from stage import Row, over_loopback
 
 RESETS = "tcp_resets_total"
 
@@ -47,6 +47,7 @@ def exchange(server, client, taken, made):
     client.receive(connections=made)
 
 
+@over_loopback
 def no_listener(stage):
     """A SYN to a port on which nobody listens."""
     netns = stage.namespace()
@@ -88,6 +89,7 @@ def _unread(stage, closing, other, taken, made):
     other.close_sockets(connections=made)
 
 
+@over_loopback
 def abort_on_close(stage):
     """Closed with data that nobody has read: by the server, by the client, by the death of a process."""
     netns = stage.namespace()
@@ -110,6 +112,7 @@ def abort_on_close(stage):
                        kernel["a"]["TcpExtTCPAbortOnClose"], "TCPAbortOnClose", "<=" if stage.place == "host" else "=")]
 
 
+@over_loopback
 def abort_on_linger(stage):
     """SO_LINGER with a time of 0."""
     netns = stage.namespace()
@@ -285,6 +288,7 @@ def firewall_on_loopback(stage):
             Row("connections that were reset", count - 1, kernel["a"]["TcpEstabResets"], "EstabResets")]
 
 
+@over_loopback
 def orderly(stage):
     """No reset at all: closed by both in either order, by the death of a process, half closed, in TIME_WAIT."""
     netns = stage.namespace()

@@ -49,7 +49,7 @@ def loss(stage):
     rows = []
     for congestion in ("cubic", "bbr"):
         wire = stage.wire(loss=0.05, delay_ms=1, log=False)
-        server, client = stage.actor("srv", wire.b), stage.actor("cli", wire.a)
+        server, client = stage.actor("s" + congestion, wire.b), stage.actor("c" + congestion, wire.a)
         stage.before(a=client, b=server)
         transfer(stage, server, client, wire_rig.B_ADDRESS, (100 if stage.long else 8) << 20, 8,
                  {"TCP_CONGESTION": congestion})

@@ -9,7 +9,7 @@ from rig import wire as wire_rig
 from rig.scenario import scenario
 from rig.servers import Server
 
-from stage import Row
+from stage import Row, over_loopback
 
 MS = 1_000_000
 
@@ -68,6 +68,7 @@ def _counts(stage):
     return 40 * stage.repetitions, 20
 
 
+@over_loopback
 def uvicorn(stage):
     """uvicorn with a keep-alive of one second, and a client that comes again after 0.99 to 1.01 s."""
     connections, lanes = _counts(stage)
@@ -129,6 +130,7 @@ def opaque(stage):
     return rows
 
 
+@over_loopback
 def cut_streams(stage):
     """Streams that the server cuts by a reset after so many chunks: the record says how many had come."""
     netns = stage.namespace()

@@ -37,6 +37,12 @@ PLACES = ("apart", "inside", "host")
 _numbers = itertools.count(1)
 
 
+def over_loopback(play):
+    """Marks a scenario that needs no more than a loopback device: it can be played in the machine's own namespace."""
+    play.over_loopback = True
+    return play
+
+
 @dataclasses.dataclass
 class Row:
     """One comparison. `rule`: "=", "<=" (ours at most the truth), "within" (`slack` of it, or between two truths)."""
@@ -148,7 +154,8 @@ class Stage:
     def before(self, **namespaces):
         """Begins a window. `namespaces`: name -> an actor that lives in it, whose counters are wanted."""
         self._windows = namespaces
-        self._before = (self.scrape(), {name: kernel.counters(one.pid) for name, one in namespaces.items()})
+        self.scraped = self.scrape()
+        self._before = (self.scraped, {name: kernel.counters(one.pid) for name, one in namespaces.items()})
 
     def window(self, **namespaces):
         """The window goes on with other processes of the same namespaces."""
@@ -161,17 +168,25 @@ class Stage:
         while True:
             first = {name: kernel.counters(one.pid) for name, one in self._windows.items()}
             time.sleep(PARTIAL_MS / 1000 + PUBLISHED_AFTER_S + 0.4)
-            scrape = self.scrape()
             last = {name: kernel.counters(one.pid) for name, one in self._windows.items()}
-            if all(_same(first[name], last[name]) for name in last) or time.monotonic() > deadline:
+            if all(self._same(first[name], last[name]) for name in last) or time.monotonic() > deadline:
                 break
+        scrape = self.scrape()  # its own connection is in neither
         before, counters = self._before
         added = {name: _subtracted(last[name], counters[name]) for name in last}
         return Change(before, scrape), added
 
+    def _same(self, one, other):
+        compared = _COMPARED_ON_HOST if self.place == "host" else _COMPARED
+        return all(other[key] == value for key, value in one.items() if compared.search(key))
+
     @staticmethod
     def wait_for(condition, what, timeout_s=10):
         return wait_for(condition, timeout_s, what)
+
+    @staticmethod
+    def now():
+        return time.monotonic()
 
     @staticmethod
     def sleep(seconds):
@@ -181,10 +196,7 @@ class Stage:
 
 # What scenarios compare with, by parts of the names: everything else also moves with traffic that is not theirs.
 _COMPARED = re.compile("Retrans|Timeouts|LossProbes|Listen|ReqQ|Cookies|OutRsts|Reset|AttemptFails|Opens|Abort")
-
-
-def _same(one, other):
-    return all(other[key] == value for key, value in one.items() if _COMPARED.search(key))
+_COMPARED_ON_HOST = re.compile("Listen|ReqQ|Cookies")  # the rest moves there all the time
 
 
 def _subtracted(after, before):

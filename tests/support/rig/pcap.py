@@ -26,6 +26,7 @@ class Segment:
     acknowledgment: int
     flags: int
     payload_bytes: int
+    window: int = 0  # as in the header, not scaled
 
 
 def _parse_ip(packet):
@@ -48,9 +49,9 @@ def _parse_segment(unix_ns, packet):
     if ip is None or len(packet) < ip[3] + 20:
         return None
     source, destination, tcp_bytes, at = ip
-    source_port, destination_port, sequence, acknowledgment, offset, flags = struct.unpack_from("!HHIIBB", packet, at)
+    source_port, destination_port, sequence, acknowledgment, offset, flags, window = struct.unpack_from("!HHIIBBH", packet, at)
     return Segment(unix_ns, source, source_port, destination, destination_port, sequence, acknowledgment, flags,
-                   max(0, tcp_bytes - (offset >> 4) * 4))
+                   max(0, tcp_bytes - (offset >> 4) * 4), window)
 
 
 def read_pcap(path):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders the result of tests/e2e/accuracy.py: docs/accuracy.md, and a text for the terminal."""
 
+import pathlib
+import re
+
 from .join import MEASURES, MS, summarize
 
 _INTRODUCTION = """# Accuracy
@@ -105,6 +108,27 @@ def render(result, rows):
         _DEFINITIONS,
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _marks(name):
+    return f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+
+
+def sections(path):
+    """The document's sections that others write, with their marks."""
+    path = pathlib.Path(path)
+    return re.findall(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->\n", path.read_text(encoding="utf-8") if path.exists() else "", re.DOTALL)
+
+
+def write_section(path, name, text):
+    """Puts a section into a document, between marks, in the place of the one that was there; new ones go to the end."""
+    path = pathlib.Path(path)
+    document = path.read_text(encoding="utf-8") if path.exists() else ""
+    begin, end = _marks(name)
+    before, found, rest = document.partition(begin)
+    after = rest.partition(end)[2] if found else ""
+    path.write_text((before if found else document.rstrip("\n") + "\n\n") + begin + text.rstrip("\n") + "\n" + end + after,
+                    encoding="utf-8")
 
 
 def render_text(result, rows):

@@ -196,6 +196,24 @@ class WireTest(unittest.TestCase):
             client.close()
             accepted.close()
 
+    def test_the_delay_changes_while_it_runs(self):
+        with Wire(control=True, delay_ms=2) as wire, listener(wire) as server:
+            client = connect(wire, server)
+            accepted, _ = server.accept()
+            accepted.settimeout(10)
+
+            def there_s():
+                began = time.monotonic()
+                client.sendall(b"x")
+                accepted.recv(1)
+                return time.monotonic() - began
+            self.assertLess(there_s(), 0.05)
+            wire.set_delay_ms(100)
+            time.sleep(0.1)
+            self.assertGreaterEqual(there_s(), 0.1)
+            client.close()
+            accepted.close()
+
     def test_sigterm_ends_it_with_zero_and_no_namespace_is_left(self):
         wire = Wire()
         names = (wire.a.name, wire.b.name)
