@@ -16,20 +16,14 @@ from .process import Process, RigError, run, wait_for
 class Agent:
     """`inferwire agent`, running from ready to SIGTERM, with its records and trace in files.
 
-<<<<<<< HEAD
-    Several agents may run at once: nothing of it has a fixed name or port. `prefix`: a command that runs the agent.
-    """
-
-    def __init__(self, binary=None, *, trace=False, folder=None, flags=(), env=None, timeout_s=60, prefix=()):
-=======
     Several agents may run at once: nothing of it has a fixed name or port. `netns`: the network namespace it runs in.
-    `uid`: it runs as this user, with no capabilities but the three that it needs.
+    `uid`: it runs as this user, with no capabilities but the three that it needs. `prefix`: a command that runs the agent.
     """
 
     CAPABILITIES = ("bpf", "perfmon", "net_admin")
 
-    def __init__(self, binary=None, *, trace=False, folder=None, flags=(), env=None, timeout_s=60, netns=None, uid=None):
->>>>>>> 2c9d3e2 (wip)
+    def __init__(self, binary=None, *, trace=False, folder=None, flags=(), env=None, timeout_s=60, netns=None, uid=None,
+                 prefix=()):
         binary = binary or agent_binary()
         if binary is None:
             raise RigError("inferwire is not built")
