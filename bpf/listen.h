@@ -101,32 +101,36 @@ static __noinline int listener_closed(struct sock *sk)
 	return 0;
 }
 
-/* Is there a connection that waits for its third ACK, to which this packet belongs? */
-static __noinline int has_request(struct __sk_buff *skb, iw_u32 header_offset)
+#define IW_NO_REQUEST -1
+
+/* The connection that waits for its third ACK, to which this packet belongs: how many of its SYN-ACKs were in vain. */
+static __noinline int timeouts_of_request(struct __sk_buff *skb, iw_u32 header_offset)
 {
+	struct tcp_request_sock *waiting;
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *found;
 	iw_u32 ports = 0;
-	int state;
+	int timeouts;
 
 	if (bpf_skb_load_bytes(skb, header_offset, &ports, 4))
-		return 0;
+		return IW_NO_REQUEST;
 	if (skb->protocol == bpf_htons(0x0800)) {
 		if (bpf_skb_load_bytes(skb, 12, &tuple.ipv4, 8))
-			return 0;
+			return IW_NO_REQUEST;
 		__builtin_memcpy(&tuple.ipv4.sport, &ports, 4);
 		found = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 	} else {
 		if (bpf_skb_load_bytes(skb, 8, &tuple.ipv6, 32))
-			return 0;
+			return IW_NO_REQUEST;
 		__builtin_memcpy(&tuple.ipv6.sport, &ports, 4);
 		found = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
 	}
 	if (!found)
-		return 0;
-	state = found->state;
+		return IW_NO_REQUEST;
+	waiting = bpf_skc_to_tcp_request_sock(found);
+	timeouts = waiting ? (int)BPF_CORE_READ_BITFIELD_PROBED(&waiting->req.req, num_timeout) : IW_NO_REQUEST;
 	bpf_sk_release(found);
-	return state == IW_TCP_NEW_SYN_RECV;
+	return timeouts;
 }
 
 /* As in the accept queue, one more than the limit has room: since 6.13, and in these stable kernels. */
@@ -150,7 +154,7 @@ static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk,
 	struct net *net;
 	iw_u32 backlog, limit, requests, room, most;
 	iw_u8 cookies;
-	int wants_cookie = 0;
+	int wants_cookie = 0, deferred, timeouts;
 
 	if (!tp || p->flags & IW_RST)
 		return 0;
@@ -164,10 +168,14 @@ static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk,
 	cookies = BPF_CORE_READ(net, ipv4.sysctl_tcp_syncookies);
 	if (!(p->flags & IW_SYN)) {
 		/* Of a client that has closed already, the FIN and each of its resends counts too. */
-		if (backlog <= limit ||
-		    (BPF_CORE_READ(icsk, icsk_accept_queue.rskq_defer_accept) && !p->bytes && !(p->flags & IW_FIN)))
+		if (backlog <= limit)
 			return 0;
-		if (!has_request(skb, p->offset - p->header)) {
+		deferred = BPF_CORE_READ(icsk, icsk_accept_queue.rskq_defer_accept);
+		timeouts = timeouts_of_request(skb, p->offset - p->header);
+		/* One without data is ignored, until the listener has waited for data long enough. */
+		if (timeouts < deferred && timeouts != IW_NO_REQUEST && !p->bytes && !(p->flags & IW_FIN))
+			return 0;
+		if (timeouts == IW_NO_REQUEST) {
 			/* The answer to a cookie, which the listener forgets about. */
 			counts = bpf_sk_storage_get(&listening, sk, 0, 0);
 			if (!counts || !counts->cookies ||
@@ -181,7 +189,7 @@ static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk,
 	most = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
 	if (cookies != 2 && requests < room && backlog <= limit && (cookies || most - requests >= most >> 2))
 		return 0;
-	if (has_request(skb, p->offset - p->header))
+	if (timeouts_of_request(skb, p->offset - p->header) != IW_NO_REQUEST)
 		return 0;
 	if (cookies == 2 || requests >= room) {
 		if (!cookies)

@@ -179,7 +179,17 @@ struct sk_buff {
 	__u32 len;
 };
 
-struct request_sock;
+struct request_sock {
+	__u8 num_timeout : 7;
+};
+
+struct inet_request_sock {
+	struct request_sock req;
+};
+
+struct tcp_request_sock {
+	struct inet_request_sock req;
+};
 
 struct msghdr;
 
