@@ -54,13 +54,13 @@ def rows_of_queues(prefix, scrape, server, port, netns):
     ]
 
 
-def _flood(stage, *, cookies, backlog, version=4, max_syn_backlog=None, count=3000):
+def _flood(stage, *, cookies, backlog, version=4, bound=None, max_syn_backlog=None, count=3000):
     veth = stage.veth()
     veth.b.sysctl("net.ipv4.tcp_syncookies", cookies)
     if max_syn_backlog:
         veth.b.sysctl("net.ipv4.tcp_max_syn_backlog", max_syn_backlog)
     server, sender = stage.actor("srv", veth.b), stage.actor("syn", veth.a)
-    listening = server.listen(host=HOST[version], backlog=backlog)
+    listening = server.listen(host=bound or HOST[version], backlog=backlog)
     stage.before(b=server)
     sender.flood(host=HOST[version], port=listening["port"], count=count * (10 if stage.long else 1), sources=SPOOFED[version],
                  seed=stage.seed, pause_every=100, pause_ms=10)
@@ -106,6 +106,11 @@ def flood_over_ipv6(stage):
     return _flood_rows(stage, cookies=0, backlog=64, version=6, limit=("syn_queue_full", "backlog", 64))
 
 
+def flood_over_both_versions(stage):
+    """A listener on ::, and SYNs over IPv4."""
+    return _flood_rows(stage, cookies=0, backlog=64, bound="::", limit=("syn_queue_full", "backlog", 64))
+
+
 def flood_with_cookies_always(stage):
     """tcp_syncookies = 2: every SYN gets a cookie."""
     return _flood_rows(stage, cookies=2, backlog=128)
@@ -120,14 +125,13 @@ def flood_to_max_syn_backlog(stage):
     return rows + rows_of_records(stage, "", server, "max_syn_backlog", "tcp_max_syn_backlog", 256)
 
 
-def _never_accepted(stage, backlog, somaxconn=None, version=4):
+def _never_accepted(stage, backlog, somaxconn=None, bound="127.0.0.1", host="127.0.0.1"):
     """Connects to a listener that never accepts: the kernel drops what its queue has no room for."""
     netns = stage.namespace()
     if somaxconn:
         netns.sysctl("net.core.somaxconn", somaxconn)
-    host = "127.0.0.1" if version == 4 else "::1"
     server, client = stage.actor("srv", netns), stage.actor("cli", netns)
-    listening = server.listen(host=host, backlog=backlog)
+    listening = server.listen(host=bound, backlog=backlog)
     stage.before(b=server)
     begun = client.start_connects(host=host, port=listening["port"], count=50)
     stage.sleep(7 if stage.long else 3.5)  # SYNs are sent again after one second, and after three
@@ -148,7 +152,13 @@ def never_accepted(stage):
 
 @over_loopback
 def never_accepted_over_ipv6(stage):
-    return _never_accepted(stage, 1, version=6)
+    return _never_accepted(stage, 1, bound="::1", host="::1")
+
+
+@over_loopback
+def never_accepted_both_versions(stage):
+    """A listener on ::, and connects over IPv4."""
+    return _never_accepted(stage, 1, bound="::")
 
 
 def never_accepted_somaxconn(stage):
@@ -163,7 +173,7 @@ def third_ack_overflow(stage):
     listening = server.listen(host=wire_rig.B_ADDRESS, backlog=8)
     stage.before(b=server, a=client)
     begun = []
-    for _ in range(3 * stage.repetitions):
+    for _ in range(3 * min(stage.repetitions, 4)):  # within a minute: no request may expire
         for count in (8, 8):
             begun += client.start_connects(host=wire_rig.B_ADDRESS, port=listening["port"], count=count)
             stage.sleep(0.15)
@@ -192,6 +202,27 @@ def deferred_accept(stage):
     added, kernel = stage.after()
     return [*rows_of_drops("", added, kernel["b"], server.name),
             Row("sum of drops", int(added.total(LISTEN_DROPS, workload=server.name)), 0, "how it was made")]
+
+
+def deferred_accept_overflow(stage):
+    """TCP_DEFER_ACCEPT and a full accept queue: third ACKs without data are ignored, until the listener has waited long enough; data and FINs are
+    dropped."""
+    wire = stage.wire(delay_ms=10, log=False)
+    server, client = stage.actor("srv", wire.b), stage.actor("cli", wire.a)
+    listening = server.listen(host=wire_rig.B_ADDRESS, backlog=4, options={"TCP_DEFER_ACCEPT": 1})
+    stage.before(b=server)
+    def connections(count):
+        return [one["connection"] for one in client.connect(host=wire_rig.B_ADDRESS, port=listening["port"], count=count)]
+    client.send(connections=connections(4))
+    stage.sleep(0.1)
+    silent, late = connections(2), connections(2)
+    client.send(connections=connections(1))  # the fifth with data: the queue is full
+    rows = rows_of_queues("", _now(stage)[0], server, listening["port"], wire.b)
+    client.send(connections=late)
+    stage.sleep(8)  # SYN-ACKs are sent again, and answered
+    client.close_sockets(connections=silent + late)
+    added, kernel = stage.after(timeout_s=120)
+    return rows + rows_of_drops("", added, kernel["b"], server.name)
 
 
 @over_loopback
@@ -281,6 +312,7 @@ def accept_wait_shared_port(stage):
     return rows
 
 
-SCENARIOS = (flood_with_cookies, flood_without_cookies, flood_over_ipv6, flood_with_cookies_always, flood_to_max_syn_backlog,
-             never_accepted, never_accepted_over_ipv6, never_accepted_somaxconn, third_ack_overflow, deferred_accept, closed_at_once,
+SCENARIOS = (flood_with_cookies, flood_without_cookies, flood_over_ipv6, flood_over_both_versions, flood_with_cookies_always, flood_to_max_syn_backlog,
+             never_accepted, never_accepted_over_ipv6, never_accepted_both_versions, never_accepted_somaxconn, third_ack_overflow, deferred_accept,
+             deferred_accept_overflow, closed_at_once,
              accept_wait, accept_wait_shared_port)

@@ -49,8 +49,7 @@ def busy_loops(stage):
         loop.end()
     added, _ = stage.after()
     rows = [Row(f"families with {loop.name.split('-')[0]}", _named(added.after, loop.name), [], "it has no socket") for loop in loops]
-    # How many is for other scenarios: where a hypervisor's agent keeps programs from running in its threads, those that
-    # packets happen to interrupt are not counted.
+    # How many is for other scenarios: what packets interrupt here may be a thread in which no program runs (rig/disturbance.py).
     return [*rows, Row("client: connections", int(added.total(OPENED, workload=client.name)), [9 * rounds, 10 * rounds], "connections made", "within"),
             Row("server: connections", int(added.total(OPENED, workload=server.name)), [9 * rounds, 10 * rounds], "connections made", "within")]
 

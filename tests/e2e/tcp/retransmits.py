@@ -98,7 +98,7 @@ def lost_syns(stage):
     """SYNs, and the answers to others, are lost."""
     wire = stage.wire(loss=0.3, log=False)
     server, client = stage.actor("srv", wire.b), stage.actor("cli", wire.a)
-    count = 20 * stage.repetitions
+    count = 20 + stage.repetitions
     listening = server.listen(host=wire_rig.B_ADDRESS, backlog=256)
     stage.before(a=client, b=server)
     begun = client.start_connects(host=wire_rig.B_ADDRESS, port=listening["port"], count=count)

@@ -38,8 +38,9 @@ class Agent:
             for path in (root, *root.iterdir()):
                 os.chown(path, uid, uid)
             kept = ",".join("+" + name for name in self.CAPABILITIES)
-            argv = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--bounding-set", "-all," + kept,
-                    "--inh-caps", "-all," + kept, "--ambient-caps", "-all," + kept, *argv]
+            # A new user's process forgets that it was to end with its parent.
+            argv = ["setpriv", "--pdeathsig", "KILL", "--reuid", uid, "--regid", uid, "--clear-groups",
+                    "--bounding-set", "-all," + kept, "--inh-caps", "-all," + kept, "--ambient-caps", "-all," + kept, *argv]
         self._entry = ["nsenter", f"--net=/run/netns/{netns.name}"] if netns else []
         argv = [*self._entry, *argv]
         self.process = Process(argv, ready="ready", stream="stderr", timeout_s=timeout_s, env=env)
