@@ -7,6 +7,7 @@
 #   tl::expected              Result<T>                       Threads::Threads              agent/daemon, servers
 #   spdlog::spdlog            agent/base/log.h                PkgConfig::LIBMICROHTTPD      the /metrics server
 #   PkgConfig::LIBCAP         capabilities                    GTest::gtest_main             tests
+#   PkgConfig::LIBCURL        the watch of pods
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -14,6 +15,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(LIBBPF REQUIRED IMPORTED_TARGET libbpf>=1.0)
 pkg_check_modules(LIBELF REQUIRED IMPORTED_TARGET libelf)
 pkg_check_modules(LIBCAP REQUIRED IMPORTED_TARGET libcap)
+pkg_check_modules(LIBCURL REQUIRED IMPORTED_TARGET libcurl>=7.85)
 pkg_check_modules(LIBMICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.70)
 find_package(ZLIB REQUIRED)
 find_package(tl-expected REQUIRED)

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "agent/capture/environment.h"
 #include "agent/capture/kernel_source.h"
 #include "agent/daemon/reader.h"
+#include "agent/host/pod_watch.h"
 #include "exporters/prometheus/http_server.h"
 
 #ifndef INFERWIRE_REVISION
@@ -55,6 +57,26 @@ metrics::RegistryOptions registry_options(const Config& config) {
 base::Result<std::unique_ptr<jsonl::RecordWriter>> open_writer(const std::string& path) {
   if (path.empty()) return nullptr;
   return jsonl::RecordWriter::open({.path = path});
+}
+
+// Null if pods are not to be watched.
+std::unique_ptr<host::PodWatch> pod_watch_of(const Config& config, const std::string& node) {
+  if (config.pod_watch == Config::PodWatch::kOff) return nullptr;
+  host::PodWatchOptions options;
+  options.kubelet = config.pod_watch == Config::PodWatch::kKubelet;
+  options.url = config.kubernetes_url;
+  options.token_file = config.kubernetes_token_file;
+  options.ca_file = config.kubernetes_ca_file;
+  options.node = node;
+  if (options.url.empty() && options.kubelet) options.url = "https://127.0.0.1:10250";
+  if (options.url.empty()) {
+    const char* name = getenv("KUBERNETES_SERVICE_HOST");
+    const char* port = getenv("KUBERNETES_SERVICE_PORT");
+    std::string address = name == nullptr ? "kubernetes.default.svc" : name;
+    if (address.find(':') != std::string::npos) address = "[" + address + "]";
+    options.url = "https://" + address + ":" + (port == nullptr ? "443" : port);
+  }
+  return std::make_unique<host::PodWatch>(std::move(options));
 }
 
 class Agent {
@@ -101,6 +123,8 @@ class Agent {
     parts.config = config_;
     parts.node = config_.node.empty() ? host_name() : config_.node;
     parts.cgroup_root = cgroup->path;
+    pod_watch_ = pod_watch_of(config_, parts.node);
+    parts.pod_watch = pod_watch_.get();
     parts.listen_address = server_->address();
     parts.source = std::move(*source);
     parts.self_check = std::move(self_check);
@@ -119,6 +143,8 @@ class Agent {
     const base::UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const base::UniqueFd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     base::Result<void> result;
+    std::thread watching;
+    if (pod_watch_) watching = std::thread([this] { pod_watch_->run(); });
     std::thread thread([&] {
       result = reader_->run(stop.get());
       eventfd_write(ended.get(), 1);
@@ -142,6 +168,10 @@ class Agent {
       break;
     }
     thread.join();
+    if (pod_watch_) {
+      pod_watch_->stop();
+      watching.join();
+    }
     if (!result) base::log_error(result.error().to_string());
     reader_.reset();
     server_.reset();
@@ -174,6 +204,7 @@ class Agent {
   std::optional<prometheus::PrometheusExporter> exporter_;
   Readiness readiness_;
   std::unique_ptr<prometheus::HttpServer> server_;
+  std::unique_ptr<host::PodWatch> pod_watch_;  // may be null; the reader asks it
   std::unique_ptr<Reader> reader_;
 };
 

@@ -73,6 +73,21 @@ SetResult set_self_check(Config& config, Values values) {
   return {};
 }
 
+SetResult set_pod_watch(Config& config, Values values) {
+  using PodWatch = Config::PodWatch;
+  if (values[0] != "off" && values[0] != "pods" && values[0] != "kubelet") return no("is none of off, pods, kubelet");
+  config.pod_watch = values[0] == "off" ? PodWatch::kOff : values[0] == "pods" ? PodWatch::kPods : PodWatch::kKubelet;
+  return {};
+}
+
+// The token goes there: it is never sent unencrypted.
+SetResult set_kubernetes_url(Config& config, Values values) {
+  if (!values[0].empty() && !values[0].starts_with("https://")) return no("does not begin with https://");
+  config.kubernetes_url = values[0];
+  while (config.kubernetes_url.ends_with('/')) config.kubernetes_url.pop_back();
+  return {};
+}
+
 SetResult set_ringbuf(Config& config, Values values) {
   constexpr std::uint64_t kLeast = 4096, kMost = 1u << 30;
   const auto bytes = parse_size(values[0]);
@@ -190,6 +205,20 @@ constexpr std::array kKeys{
               "Where the kubelet's pods/ and containers/ log folders lie, whose names say what pods are called; "
               "<host_root>/var/log by default.",
               set_text<&Config::pod_logs>},
+    ConfigKey{"kubernetes.pod_watch", "off|pods|kubelet", false, "off",
+              "Ask for this node's pods, whose owners are then exact: `pods` lists and watches them at the API server "
+              "(rights: get, list and watch on pods), `kubelet` polls this node's kubelet (right: get on nodes/pods). "
+              "`node` must be the node's name in the cluster.",
+              set_pod_watch},
+    ConfigKey{"kubernetes.url", "URL", false, "",
+              "Where the API server or the kubelet is; by default what KUBERNETES_SERVICE_HOST and _PORT say, and "
+              "https://127.0.0.1:10250.",
+              set_kubernetes_url},
+    ConfigKey{"kubernetes.token_file", "FILE", false, "/var/run/secrets/kubernetes.io/serviceaccount/token",
+              "Token of the service account; read before each request.", set_file<&Config::kubernetes_token_file>},
+    ConfigKey{"kubernetes.ca_file", "FILE", false, "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+              "Certificates that may have signed the server's, or the kubelet's own.",
+              set_file<&Config::kubernetes_ca_file>},
     ConfigKey{"cgroup_root", "DIR", false, "",
               "Root of the host's cgroup v2 hierarchy; found by itself in the host's cgroup namespace.",
               set_file<&Config::cgroup_root>},

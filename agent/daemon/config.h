@@ -24,6 +24,10 @@ struct Config {
   std::string records;  // file, "-" = standard output, empty = none
   std::string host_root = "/";
   std::string pod_logs;
+  enum class PodWatch { kOff, kPods, kKubelet } pod_watch = PodWatch::kOff;
+  std::string kubernetes_url;
+  std::string kubernetes_token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+  std::string kubernetes_ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
   std::string cgroup_root;
   std::string node;  // empty = host name
   std::string socket = "/run/inferwire/agent.sock";

@@ -2,7 +2,6 @@
 #include "agent/daemon/identity.h"
 
 #include <cstring>
-#include <optional>
 #include <utility>
 
 namespace inferwire::daemon {
@@ -31,6 +30,22 @@ host::CgroupOwner IdentityResolver::owner_of(std::uint64_t cgroup_id, const host
   return same_place || path.value_or("/") == "/" ? seen.owner : owner;
 }
 
+std::string IdentityResolver::pods_problem() const {
+  const bool watched = options_.pod_watch != nullptr && options_.pod_watch->problem().empty();
+  return watched ? "" : pods_.problem();
+}
+
+std::optional<host::PodName> IdentityResolver::name_of_pod(const std::string& uid, const std::string& short_id,
+                                                           Time now) {
+  std::optional<host::PodName> watched;
+  if (options_.pod_watch != nullptr) watched = options_.pod_watch->find(uid, short_id);
+  if (watched && (short_id.empty() || !watched->container.empty())) return watched;
+  std::optional<host::PodName> named = pods_.find(uid, short_id, now);
+  if (!watched) return named;
+  if (named) watched->container = std::move(named->container);  // the kubelet is first to know
+  return watched;
+}
+
 model::Identity IdentityResolver::of_process(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm,
                                              Time now) {
   const host::Process* process = processes_.find(pid, comm, now);
@@ -47,7 +62,7 @@ model::Identity IdentityResolver::of_process(std::uint64_t cgroup_id, std::uint3
 
   // From uid and container id to names, where the kubelet has given them.
   met_pods_ = true;
-  std::optional<host::PodName> name = pods_.find(identity.pod, identity.container, now);
+  std::optional<host::PodName> name = name_of_pod(identity.pod, identity.container, now);
   if (!name) return identity;
   identity.name_space = std::move(name->name_space);
   identity.pod = std::move(name->pod);

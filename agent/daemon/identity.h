@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "agent/host/cgroup_directory.h"
 #include "agent/host/pod_directory.h"
+#include "agent/host/pod_watch.h"
 #include "agent/host/processes.h"
 #include "agent/model/identity.h"
 #include "inferwire/event_abi.h"
@@ -19,6 +21,7 @@ struct IdentityOptions {
   std::string host_root = "/";
   std::string node;
   std::string logs;  // where pods/ and containers/ of the kubelet lie; empty: <host_root>/var/log
+  const host::PodWatch* pod_watch = nullptr;  // may be null; knows better than the folders
 };
 
 class IdentityResolver {
@@ -30,9 +33,10 @@ class IdentityResolver {
   // Learns of pods that have come: to be called often.
   void refresh(Time now) { pods_.refresh(now); }
 
-  // Whether the cgroup of a pod was met, and why pods cannot be named (empty if they can).
+  // Whether the cgroup of a pod was met, and why pods cannot be named (empty if they can). A watch that goes well names
+  // them without the folders.
   bool met_pods() const { return met_pods_; }
-  const std::string& pods_problem() const { return pods_.problem(); }
+  std::string pods_problem() const;
 
   // The process that owns the connection, if the kernel could tell; else who made the socket.
   model::Identity of_connection(const iw_conn& connection, Time now);
@@ -41,6 +45,7 @@ class IdentityResolver {
   model::Identity of_process(std::uint64_t cgroup_id, std::uint32_t pid, std::string_view comm, Time now);
 
  private:
+  std::optional<host::PodName> name_of_pod(const std::string& uid, const std::string& short_id, Time now);
   host::CgroupOwner owner_of(std::uint64_t cgroup_id, const host::Process* process, Time now);
 
   IdentityOptions options_;

@@ -86,7 +86,8 @@ Reader::Reader(Parts parts)
       identities_({.cgroup_root = parts_.cgroup_root,
                    .host_root = parts_.config.host_root,
                    .node = parts_.node,
-                   .logs = parts_.config.pod_logs}) {}
+                   .logs = parts_.config.pod_logs,
+                   .pod_watch = parts_.pod_watch}) {}
 
 Reader::~Reader() = default;
 
@@ -385,11 +386,12 @@ void Reader::report_signals() {
     all_up &= signal.up;
     registry.set(FamilyId::kSignalUp, {signal.signal, signal.reason}, signal.up ? 1 : 0);
   }
-  if (identities_.met_pods()) {
-    const std::string& problem = identities_.pods_problem();
+  const auto report = [&](std::string_view signal, const std::string& problem) {
     all_up &= problem.empty();
-    registry.set(FamilyId::kSignalUp, {"pod_names", problem}, problem.empty() ? 1 : 0);
-  }
+    registry.set(FamilyId::kSignalUp, {signal, problem}, problem.empty() ? 1 : 0);
+  };
+  if (identities_.met_pods()) report("pod_names", identities_.pods_problem());
+  if (parts_.pod_watch != nullptr) report("pod_watch", parts_.pod_watch->problem());
   const SelfCheck& check = *parts_.self_check;
   const bool passed = check.state() == SelfCheck::State::kPassed;
   // Of a passed one the reason says how the proof could be stronger: `status` has it.

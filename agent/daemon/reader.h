@@ -38,6 +38,7 @@ class Reader {
     std::unique_ptr<ControlSocket> control;               // may be null
     std::unique_ptr<jsonl::RecordWriter> records;         // may be null
     std::unique_ptr<jsonl::RecordWriter> delivery_trace;  // may be null
+    const host::PodWatch* pod_watch = nullptr;            // may be null
     metrics::Registry* registry = nullptr;                // ours alone from now on
     prometheus::PrometheusExporter* exporter = nullptr;
     Readiness* readiness = nullptr;
