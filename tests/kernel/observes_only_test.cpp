@@ -37,6 +37,7 @@ const std::map<std::uint32_t, const char*> kObserving = {
     {BPF_FUNC_skb_load_bytes, "skb_load_bytes"},
     {BPF_FUNC_sk_fullsock, "sk_fullsock"},
     {BPF_FUNC_skc_to_tcp_sock, "skc_to_tcp_sock"},
+    {BPF_FUNC_skc_to_tcp_request_sock, "skc_to_tcp_request_sock"},
     {BPF_FUNC_sock_from_file, "sock_from_file"},
     {BPF_FUNC_get_socket_cookie, "get_socket_cookie"},
     {BPF_FUNC_sk_cgroup_id, "sk_cgroup_id"},
