@@ -108,22 +108,25 @@ class IdentityTest(unittest.TestCase):
                 found = self.series(family, role="server", **labels)
                 self.assertEqual(sum(value for _, value in found), times, (family, expected))
 
-    def test_a_pod_that_lives_for_a_moment(self):
-        server = self.tree.make("system.slice/model.service")
-        uid, identity = str(uuid.uuid4()), hex_id("moment")
-        with serving(server) as (port, _):
-            began = time.monotonic()
-            self.tree.pod_logs("ci", "probe-x7k2p", uid, {"probe": identity})
-            cgroup = self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{identity}.scope")
-            ask(cgroup, port)
-            time.sleep(max(0, 0.2 - (time.monotonic() - began)))
-            os.rmdir(cgroup)
-            for folder, _, _ in os.walk(self.tree.logs / "pods" / f"ci_probe-x7k2p_{uid}", topdown=False):
-                os.rmdir(folder)
-            self.assertEqual(self.who(port, "client"), ("ci", "probe", "probe-x7k2p", "probe"))
-            time.sleep(2)  # long after it has gone its sums are still its own
-            self.assertRegex(self.agent.get(), r'inferwire_tcp_connects_total\{namespace="ci",workload="probe",container="probe",'
-                                               r'pod="probe-x7k2p".*result="ok"\} 1')
+    def test_pods_that_live_for_a_moment(self):
+        generated = "bcdfghjklm"
+        for digit in generated:
+            uid, identity = str(uuid.uuid4()), hex_id(f"moment-{digit}")
+            name = f"probe-x7k2{digit}"
+            with serving(self.tree.make("system.slice/model.service")) as (port, _):
+                began = time.monotonic()
+                self.tree.pod_logs("ci", name, uid, {"probe": identity})
+                cgroup = self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{identity}.scope")
+                ask(cgroup, port)
+                time.sleep(max(0, 0.2 - (time.monotonic() - began)))
+                os.rmdir(cgroup)
+                for folder, _, _ in os.walk(self.tree.logs / "pods" / f"ci_{name}_{uid}", topdown=False):
+                    os.rmdir(folder)
+                (self.tree.logs / "containers" / f"{name}_ci_probe-{identity}.log").unlink()
+                self.assertEqual(self.who(port, "client"), ("ci", "probe", name, "probe"))
+        time.sleep(2)  # long after they have gone their sums are still their own
+        connected = self.series("inferwire_tcp_connects_total", namespace="ci", workload="probe", container="probe", result="ok")
+        self.assertEqual({labels["pod"]: value for labels, value in connected}, {f"probe-x7k2{digit}": 1 for digit in generated})
 
     def test_without_the_right_to_open_by_handle_the_tree_is_walked(self):
         if not shutil.which("setpriv"):
