@@ -5,7 +5,7 @@ from rig import veth as veth_rig
 from rig import wire as wire_rig
 
 import kernel as kernel_side
-from stage import Row, over_loopback
+from stage import Row, alone, over_loopback
 
 CONNECTS = "tcp_connects_total"
 NOWHERE = "10.78.0.99"  # in the veth's network, nobody has it
@@ -127,6 +127,7 @@ def aborted(stage):
             Row("interrupted", sorted(set(interruptions)), ["EINTR"], "the client")]
 
 
+@alone
 def slow_but_ok(stage):
     """Non-blocking connects over a slow path, polled, and one that a signal interrupts before it is established."""
     wire = stage.wire(delay_ms=40, log=False)

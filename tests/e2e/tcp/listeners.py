@@ -5,7 +5,7 @@ from rig import veth as veth_rig
 from rig import wire as wire_rig
 
 import kernel as kernel_side
-from stage import Row, over_loopback
+from stage import Row, alone, over_loopback
 
 SPOOFED = {4: "198.18.", 6: "fd99::"}
 HOST = {4: veth_rig.B_ADDRESS, 6: veth_rig.B_ADDRESS6}
@@ -254,6 +254,7 @@ def _accepts_slowly(stage, server, listener, client, port, count, every_ms):
 
 
 @over_loopback
+@alone
 def accept_wait(stage):
     """A server that accepts every 300 ms."""
     netns = stage.namespace()
@@ -271,6 +272,7 @@ def accept_wait(stage):
 
 
 @over_loopback
+@alone
 def accept_wait_shared_port(stage):
     """Four processes with a listener each on one port (SO_REUSEPORT), each accepts every 300 ms; then none accepts."""
     netns = stage.namespace()

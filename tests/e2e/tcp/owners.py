@@ -7,7 +7,7 @@ from rig import veth as veth_rig
 from rig.scenario import scenario
 from rig.servers import Server
 
-from stage import Row, over_loopback
+from stage import Row, alone, over_loopback
 
 SEGMENTS, OPENED = "tcp_segments_total", "tcp_connections_opened_total"
 # What has a process's name on it, of connections.
@@ -21,6 +21,7 @@ def _named(scrape, name):
     return sorted(family for family in FAMILIES if any(value for _, value in scrape.select(family, workload=name)))
 
 
+@alone
 def busy_loops(stage):
     """Busy loops on every CPU, packets handled by whichever CPU: none of them ever owns something."""
     veth = stage.veth()

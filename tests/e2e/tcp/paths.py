@@ -11,7 +11,7 @@ from rig.servers import Server
 
 import kernel as kernel_side
 from metrics import Change
-from stage import PARTIAL_MS, PUBLISHED_AFTER_S, Row
+from stage import PARTIAL_MS, PUBLISHED_AFTER_S, Row, alone
 
 SAMPLES, SAMPLE_SECONDS = "tcp_rtt_samples_total", "tcp_rtt_sample_seconds_total"
 EXPORT_S = PARTIAL_MS / 1000 + PUBLISHED_AFTER_S  # from an event to /metrics, at most
@@ -40,6 +40,7 @@ def _mean_ms(change, actor, role):
     return round(1000 * change.total(SAMPLE_SECONDS, **labels) / count, 2) if count else None
 
 
+@alone
 def changing_path(stage):
     """A connection in whose middle the path gets slower, from 5 to 100 ms there and back: both ends follow within one export."""
     wire = stage.wire(delay_ms=2.5, control=True, log=False)
@@ -70,6 +71,7 @@ def changing_path(stage):
     return rows
 
 
+@alone
 def short_paths(stage):
     """Loopback and veth, whose round trips take tens of microseconds."""
     veth = stage.veth()
@@ -91,6 +93,7 @@ def short_paths(stage):
     return rows
 
 
+@alone
 def llm_histogram(stage):
     """A stream of tokens over a path that gets slower in its middle: the histogram of its server follows within one export."""
     wire = stage.wire(delay_ms=2.5, control=True, log=False)
@@ -121,6 +124,7 @@ def llm_histogram(stage):
                 "each sample has one")]
 
 
+@alone
 def zero_window(stage):
     """A client that stops reading a stream for some seconds: its window is closed, as the capture shows."""
     wire = stage.wire(delay_ms=1, log=False)

@@ -5,7 +5,7 @@ from rig import veth as veth_rig
 from rig import wire as wire_rig
 from rig.netns import Netns
 
-from stage import Row, over_loopback
+from stage import Row, alone, over_loopback
 
 RESETS = "tcp_resets_total"
 
@@ -48,6 +48,7 @@ def exchange(server, client, taken, made):
 
 
 @over_loopback
+@alone
 def no_listener(stage):
     """A SYN to a port on which nobody listens."""
     netns = stage.namespace()
@@ -155,6 +156,7 @@ def abort_on_data(stage):
     return rows
 
 
+@alone
 def on_data_after_close(stage):
     """Data on a connection that the other side has closed, of which the kernel keeps no more than a remnant; and on none at all."""
     wire = stage.wire(log=False)

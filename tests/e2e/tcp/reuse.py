@@ -9,7 +9,7 @@ from rig import wire as wire_rig
 from rig.scenario import scenario
 from rig.servers import Server
 
-from stage import Row, over_loopback
+from stage import Row, alone, over_loopback
 
 MS = 1_000_000
 
@@ -69,6 +69,7 @@ def _counts(stage):
 
 
 @over_loopback
+@alone
 def uvicorn(stage):
     """uvicorn with a keep-alive of one second, and a client that comes again after 0.99 to 1.01 s."""
     connections, lanes = _counts(stage)
@@ -91,6 +92,7 @@ def uvicorn(stage):
     return rows + rows_of_reuse(stage, "10 ms away: ", ends, client, server.port, [975, 1060], True)
 
 
+@alone
 def dropped_after_read(stage):
     """A server that reads the second request, after a pause, and then closes at once without an answer: that is no stale reuse."""
     wire = stage.wire(delay_ms=5, log=False)
@@ -114,6 +116,7 @@ def dropped_after_read(stage):
     return rows
 
 
+@alone
 def opaque(stage):
     """The same with a protocol that nobody can parse."""
     connections, lanes = _counts(stage)

@@ -43,6 +43,12 @@ def over_loopback(play):
     return play
 
 
+def alone(play):
+    """Marks a scenario that others would disturb: it measures times, or what is nobody's."""
+    play.alone = True
+    return play
+
+
 @dataclasses.dataclass
 class Row:
     """One comparison. `rule`: "=", "<=" (ours at most the truth), "within" (`slack` of it, or between two truths)."""

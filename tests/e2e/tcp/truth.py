@@ -17,6 +17,7 @@ Exit status: 0 everything agrees, 1 something does not, 77 this machine cannot r
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -44,7 +45,7 @@ import reuse  # noqa: E402
 from stage import PLACES, Stage  # noqa: E402
 
 GROUPS = {module.__name__: module for module in (retransmits, listeners, connects, paths, resets, reuse, owners)}
-ATTEMPTS = 3
+ATTEMPTS = 5
 NEEDS = ("ip", "nft", "ss", "tcpdump", "setpriv", "curl")
 
 
@@ -60,13 +61,14 @@ def scenarios(wanted):
 
 
 def play_one(group, play, place, arguments):
-    """Plays a scenario; again if the kernel may have kept events from the agent (rig/disturbance.py), whatever came out."""
+    """Plays a scenario; again if it disagrees and the kernel has kept events from programs (rig/disturbance.py): that makes counts lower than
+    the truth, and never lets them agree by chance."""
     for attempt in range(1, ATTEMPTS + 1):
         with Disturbance() as disturbance:
             result = play_once(group, play, place, arguments)
             result["hidden_events"] = disturbance.events()
         result["attempt"] = attempt
-        if not result["hidden_events"]:
+        if good(result) or not result["hidden_events"]:
             break
     return result
 
@@ -169,6 +171,7 @@ def parse_arguments():
     parser.add_argument("--long", action="store_true", help="100 MB where others send 8")
     parser.add_argument("--place", default="apart", help="apart, inside, host, or several")
     parser.add_argument("--uid", type=int, default=65534, help="the agent's user; 0: root, with every capability")
+    parser.add_argument("--jobs", type=int, default=1, help="scenarios at a time, of those that do not mind")
     parser.add_argument("--deny", default="", help="hooks, rungs or programs that the agent is not to use (hooks.deny)")
     parser.add_argument("--json", help="write all comparisons to this file")
     parser.add_argument("--from", dest="source", help="play nothing: take them from such a file")
@@ -194,14 +197,23 @@ def play_all(arguments):
     places = arguments.place.split(",")
     if unknown := set(places) - set(PLACES):
         raise SystemExit(f"no such place: {', '.join(unknown)}; known: {', '.join(PLACES)}")
-    results = []
-    for place in places:
-        for group, play in scenarios(list(filter(None, arguments.scenario.split(",")))):
-            if place != "host" or getattr(play, "over_loopback", False):
-                results.append(play_one(group, play, place, arguments))
-                print_result(results[-1], arguments.verbose)
+    wanted = [(group, play, place) for place in places for group, play in scenarios(list(filter(None, arguments.scenario.split(","))))
+              if place != "host" or getattr(play, "over_loopback", False)]
+
+    def play(which):
+        result = play_one(*which, arguments)
+        print_result(result, arguments.verbose)
+        return result
+    results = {}
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        together = [which for which in wanted if which[2] != "host" and not getattr(which[1], "alone", False)]
+        for which, result in zip(together, pool.map(play, together)):
+            results[which] = result
+    for which in wanted:
+        if which not in results:
+            results[which] = play(which)
     return {"seed": arguments.seed, "repetitions": arguments.repetitions, "long": arguments.long, "uid": arguments.uid, "places": places,
-            "kernel": platform.release(), "cpus": os.cpu_count(), "results": results}
+            "kernel": platform.release(), "cpus": os.cpu_count(), "results": [results[which] for which in wanted]}
 
 
 def main():

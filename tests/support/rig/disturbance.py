@@ -33,7 +33,7 @@ class Disturbance:
         self._mount = pathlib.Path(tempfile.mkdtemp(prefix="iwrig-trace-"))
         if run(["mount", "-t", "tracefs", "tracefs", self._mount], check=False).returncode != 0:
             return
-        instance = self._mount / "instances" / f"iwrig-{os.getpid()}"
+        instance = self._mount / "instances" / self._mount.name
         instance.mkdir(exist_ok=True)
         self._instance = instance
         (instance / "options" / "event-fork").write_text("1")
