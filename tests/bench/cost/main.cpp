@@ -218,7 +218,8 @@ int main(int argc, char** argv) {
   auto* holding = app.add_subcommand("hold", "attach to the root cgroup what the input names");
   for (auto* command : {measuring, holding}) {
     command->add_option("--baseline", options.baseline, "baseline.bpf.o")->required();
-    command->add_option("--object", options.objects, "NAME=packet.bpf.o, with :PROGRAM,... only these; once for each variant");
+    command->add_option("--object", options.objects,
+                        "NAME=packet.bpf.o, with :PROGRAM,... only these; once for each variant");
   }
   measuring->get_option("--object")->required();
   measuring->add_option("--load", options.load, "inferwire-load")->required();
