@@ -62,6 +62,7 @@ static __always_inline void tell_drops(struct sock *sk, const struct iw_socket *
 
 /* What happened at a listener. */
 #define IW_LISTEN_COOKIE IW_DROP_REASONS
+#define IW_LISTEN_ANSWER (IW_DROP_REASONS + 1) /* to a cookie, if it is one; the accept queue is full */
 
 static __noinline int at_listener(struct __sk_buff *skb, struct bpf_sock *sk, struct sock *full, iw_u32 what)
 {
@@ -72,6 +73,12 @@ static __noinline int at_listener(struct __sk_buff *skb, struct bpf_sock *sk, st
 	counts = bpf_sk_storage_get(&listening, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!counts || !s || !full) {
 		count_stat(IW_STAT_STORAGE_FAILED);
+		return 0;
+	}
+	if (what == IW_LISTEN_ANSWER) {
+		/* Not told at once: reset_of_listener() may take it back. */
+		counts->reason = IW_DROP_ACCEPT_QUEUE_FULL;
+		IW_ADD(counts->drops[IW_DROP_ACCEPT_QUEUE_FULL], 1);
 		return 0;
 	}
 	if (what >= IW_DROP_REASONS) {
@@ -176,11 +183,8 @@ static __noinline int judge_listener(struct __sk_buff *skb, struct bpf_sock *sk,
 		if (timeouts < deferred && timeouts != IW_NO_REQUEST && !p->bytes && !(p->flags & IW_FIN))
 			return 0;
 		if (timeouts == IW_NO_REQUEST) {
-			/* The answer to a cookie, which the listener forgets about. */
 			counts = bpf_sk_storage_get(&listening, sk, 0, 0);
-			if (!counts || !counts->cookies ||
-			    (iw_u32)(bpf_ktime_get_ns() / 1000000000) - counts->cookies_s > 120)
-				return 0;
+			return expects_cookie(counts) ? at_listener(skb, sk, full, IW_LISTEN_ANSWER) : 0;
 		}
 		return at_listener(skb, sk, full, IW_DROP_ACCEPT_QUEUE_FULL);
 	}

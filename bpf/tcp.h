@@ -469,6 +469,38 @@ static __always_inline int closed_as_it_came(const struct iw_socket *s, struct t
 	       jiffies_to_ns(now - received) < IW_STALE_IDLE_NS;
 }
 
+/* ---- Resets sent ---- */
+
+/* Listeners forget the SYNs that they answered by a cookie. An ACK that comes for two minutes after the latest one may be the
+ * answer to it. */
+static __always_inline int expects_cookie(const struct iw_listening *counts)
+{
+	return counts && counts->cookies && (iw_u32)(bpf_ktime_get_ns() / 1000000000) - counts->cookies_s <= 120;
+}
+
+/* A listener's own reset, in answer to a packet. */
+static __noinline int reset_of_listener(struct sock *sk, struct iw_socket *s, struct sk_buff *skb, iw_u32 reason)
+{
+	struct iw_listening *counts;
+	struct iw_tcp_sums *sums;
+
+	if (!sk || !s || !skb)
+		return 0;
+	if (sk->sk_ack_backlog > sk->sk_max_ack_backlog) {
+		if (BPF_CORE_READ(sk, __sk_common.skc_net.net, ipv4.sysctl_tcp_abort_on_overflow)) {
+			sums = sums_of(s);
+			if (sums)
+				IW_ADD(sums->resets[IW_DIRECTION_SENT][IW_RESET_LISTEN_QUEUE_FULL], 1);
+			return 0;
+		}
+		/* It was no answer to a cookie: judge_listener() has taken it for one that was dropped. */
+		counts = bpf_sk_storage_get(&listening, sk, 0, 0);
+		if (expects_cookie(counts) && counts->drops[IW_DROP_ACCEPT_QUEUE_FULL])
+			__sync_fetch_and_sub(&counts->drops[IW_DROP_ACCEPT_QUEUE_FULL], 1);
+	}
+	return reset_of_nobody(skb, sk, s, reason);
+}
+
 #define IW_RESET_UNTOLD 255 /* the kernel gives no reason */
 
 /* Of a reset that this side sends without being asked (`skb` is 0), or in answer to a packet. */
@@ -489,16 +521,8 @@ static __always_inline int sent_reset(struct sock *sk, struct sk_buff *skb, iw_u
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!s || !tp)
 		return 0;
-	if (state == IW_TCP_LISTEN) {
-		if (sk->sk_ack_backlog > sk->sk_max_ack_backlog) {
-			struct iw_tcp_sums *sums = sums_of(s);
-
-			if (sums)
-				IW_ADD(sums->resets[IW_DIRECTION_SENT][IW_RESET_LISTEN_QUEUE_FULL], 1);
-			return 0;
-		}
-		return reset_of_nobody(skb, sk, s, reason);
-	}
+	if (state == IW_TCP_LISTEN)
+		return reset_of_listener(sk, s, skb, reason);
 	if (skb) {
 		name_of_packet(skb, sk, &name, &payload);
 		if (state == IW_TCP_FIN_WAIT1 || state == IW_TCP_FIN_WAIT2 || state == IW_TCP_CLOSING ||

@@ -21,6 +21,7 @@ struct netns_core {
 
 struct netns_ipv4 {
 	__u8 sysctl_tcp_syncookies;
+	__u8 sysctl_tcp_abort_on_overflow;
 	int sysctl_max_syn_backlog;
 };
 
