@@ -126,8 +126,8 @@ def shared_port(stage):
     client = stage.actor("cli", netns)
     count = 40 * stage.repetitions
     stage.before(a=client)
-    first = servers[0].listen(options={"SO_REUSEPORT": 1})
-    listeners = [first] + [one.listen(port=first["port"], options={"SO_REUSEPORT": 1}) for one in servers[1:]]
+    first = servers[0].listen(backlog=1024, options={"SO_REUSEPORT": 1})
+    listeners = [first] + [one.listen(port=first["port"], backlog=1024, options={"SO_REUSEPORT": 1}) for one in servers[1:]]
     client.connect(host="127.0.0.1", port=first["port"], count=count)
     accepted = {one.name: one.accept_waiting(listener=listening["listener"]) for one, listening in zip(servers, listeners)}
     client.close()

@@ -175,8 +175,10 @@ class Stage:
             first = {name: kernel.counters(one.pid) for name, one in self._windows.items()}
             time.sleep(PARTIAL_MS / 1000 + PUBLISHED_AFTER_S + 0.4)
             last = {name: kernel.counters(one.pid) for name, one in self._windows.items()}
-            if all(self._same(first[name], last[name]) for name in last) or time.monotonic() > deadline:
+            if all(self._same(first[name], last[name]) for name in last):
                 break
+            if time.monotonic() > deadline:
+                raise RigError("the kernel's counters do not stand still")
         scrape = self.scrape()  # its own connection is in neither
         before, counters = self._before
         added = {name: _subtracted(last[name], counters[name]) for name in last}
