@@ -261,6 +261,7 @@ class PodWatchTest(unittest.TestCase):
         self.assertEqual(len(self.api.asked(watch=None)), 1, "listed once")
         self.assertEqual(self.who(bare, first), ("prod", "gpu-8", "gpu-8", "server"))
         # The folders are not missed while the watch names pods.
+        wait_for(lambda: self.signal("pod_names"), 10, "the next snapshot", every_s=0.2)
         self.assertEqual((self.signal("pod_watch"), self.signal("pod_names")), ((True, ""), (True, "")))
 
     def test_a_version_that_is_too_old_is_listed_again(self):
