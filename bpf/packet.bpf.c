@@ -883,6 +883,18 @@ static __always_inline iw_u64 unchecked_sum(const struct packet *p)
 	return folded == p->check || folded == (iw_u16)~p->check ? 0 : sum;
 }
 
+/* A segment whose checksum does not fit. One that is longer than the window was merged, hence checked, by the kernel. */
+static __noinline int is_damaged(struct __sk_buff *skb, struct packet *p, struct iw_window *w)
+{
+	iw_u64 sum = unchecked_sum(p);
+	iw_u32 bytes = p->bytes;
+
+	if (!sum || !bound_bytes(&bytes) || bpf_skb_load_bytes(skb, p->offset, w->buf + IW_WIN_ROOM, bytes))
+		return 0;
+	w->end = IW_WIN_ROOM + bytes;
+	return fold((iw_u64)header_sum(skb, p, sum) + sum_window(w)) != 0xffff;
+}
+
 static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, struct packet *p)
 {
 	iw_u64 now_ns = bpf_ktime_get_ns();
@@ -890,7 +902,7 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 	struct iw_window *w = 0;
 	struct feed feed = {.skb = skb, .f = f};
 	iw_u32 skip, rcv_nxt;
-	int ahead, covered;
+	int ahead, covered, damaged = 0;
 
 	if (!tp)
 		return;
@@ -931,9 +943,16 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		}
 		ahead = (int)(p->seq - f->expected[IW_IN]);
 		skip = (iw_u32)-ahead;
-		if (ahead > 0)
+		/* Out of order, or a resend that holds more than the first one did: TCP drops it, and so it is dropped here. In
+		 * order it is checked while it is read, below. */
+		if ((ahead > 0 || (skip && skip < p->bytes)) && !iw_skippable(f, IW_IN, p->bytes) &&
+		    is_damaged(skb, p, w)) {
+			count_stat(IW_STAT_SUSPECT);
+			count_stat(IW_STAT_SUSPECT_DROPPED);
+			damaged = 1;
+		} else if (ahead > 0) {
 			hold_segment(skb, f, bpf_sk_storage_get(&holes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE), p, 0);
-		if (ahead <= 0 && skip < p->bytes) {
+		} else if (skip < p->bytes) {
 			w->feed_offset = p->offset + skip;
 			w->feed_left = p->bytes - skip;
 			w->feed_seq = p->seq + skip;
@@ -946,6 +965,7 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 			f->expected[IW_IN] = p->seq + p->bytes;
 			feed_packet(&feed);
 			if (w->feed_bad) {
+				damaged = 1;
 				w->feed_left = 0;
 				w->feed_sum = 0;
 				f->expected[IW_IN] = p->seq;
@@ -963,7 +983,7 @@ static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk
 		release_window(w);
 	}
 fin:
-	if (p->flags & (IW_FIN | IW_RST)) {
+	if (p->flags & (IW_FIN | IW_RST) && !damaged) {
 		if (p->flags & IW_FIN) {
 			f->fin_in = 1;
 			close_body(f, IW_IN, p->seq + p->bytes, now_ns);
@@ -1075,8 +1095,8 @@ static __noinline int flush_light(struct iw_socket *s)
 	return 0;
 }
 
-/* A request of a route that is not an LLM route: of a server's the answer's status is wanted, of a client's nothing. A busy connection adds up by itself:
- * the look-up in `counts` costs more than all the rest. */
+/* A request of a route that is not an LLM route: of a server's the answer's status is wanted, of a client's nothing. A
+ * busy connection adds up by itself: the look-up in `counts` costs more than all the rest. */
 static __always_inline void count_light(struct iw_socket *s, iw_u16 code)
 {
 	iw_u64 now = bpf_jiffies64();

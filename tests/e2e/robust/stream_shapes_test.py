@@ -161,6 +161,13 @@ class PathTest(Shapes):
     def test_corrupted_segments_are_not_believed(self):
         self.check(corrupt=0.05)
 
+    def test_corrupted_segments_behind_a_hole_are_not_believed_either(self):
+        for seed in range(4):
+            with self.subTest(seed), Wire(delay_ms=2, seed=seed, reorder=0.25, corrupt=0.1) as wire, \
+                    Server("cpp", netns=wire.b, host=wire_rig.B_ADDRESS) as server:
+                self.assert_right(play(agent, server, same_streams(split=7, chunks=10, streams=16), netns=wire.a),
+                                  client_may_be_approximate=True)
+
     def test_everything_at_once_in_pieces_of_seven_bytes(self):
         with Wire(delay_ms=2, loss=0.02, reorder=0.1, duplicate=0.05, corrupt=0.02) as wire, \
                 Server("cpp", netns=wire.b, host=wire_rig.B_ADDRESS) as server:
