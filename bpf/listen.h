@@ -28,7 +28,7 @@ static __always_inline void name_listener(struct iw_listener *l, struct sock *sk
 	l->syn_queue_length = BPF_CORE_READ(icsk, icsk_accept_queue.qlen.counter);
 	l->somaxconn = BPF_CORE_READ(net, core.sysctl_somaxconn);
 	l->max_syn_backlog = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
-	l->cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	l->cgroup_id = owner_cgroup(s);
 	l->pid = s->owner_pid;
 	__builtin_memcpy(l->comm, s->comm, sizeof(l->comm));
 	if (counts) {
@@ -113,25 +113,10 @@ static __noinline int listener_closed(struct sock *sk)
 /* The connection that waits for its third ACK, to which this packet belongs: how many of its SYN-ACKs were in vain. */
 static __noinline int timeouts_of_request(struct __sk_buff *skb, iw_u32 header_offset)
 {
+	struct bpf_sock *found = socket_at(skb, header_offset, 0);
 	struct tcp_request_sock *waiting;
-	struct bpf_sock_tuple tuple = {};
-	struct bpf_sock *found;
-	iw_u32 ports = 0;
 	int timeouts;
 
-	if (bpf_skb_load_bytes(skb, header_offset, &ports, 4))
-		return IW_NO_REQUEST;
-	if (skb->protocol == bpf_htons(0x0800)) {
-		if (bpf_skb_load_bytes(skb, 12, &tuple.ipv4, 8))
-			return IW_NO_REQUEST;
-		__builtin_memcpy(&tuple.ipv4.sport, &ports, 4);
-		found = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	} else {
-		if (bpf_skb_load_bytes(skb, 8, &tuple.ipv6, 32))
-			return IW_NO_REQUEST;
-		__builtin_memcpy(&tuple.ipv6.sport, &ports, 4);
-		found = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	}
 	if (!found)
 		return IW_NO_REQUEST;
 	waiting = bpf_skc_to_tcp_request_sock(found);

@@ -1076,7 +1076,7 @@ static __noinline int flush_light(struct iw_socket *s)
 	done = __sync_lock_test_and_set(&s->light_done, 0);
 	if (!done)
 		return 0;
-	key.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	key.cgroup_id = owner_cgroup(s);
 	key.pid = s->owner_pid;
 	key.port = s->port;
 	key.code = s->light_code;
@@ -1244,7 +1244,7 @@ static __always_inline void adopt_copies(struct iw_socket *s, struct tcp_sock *t
 	__builtin_memcpy(c->remote_addr, key.remote, 16);
 	c->local_port = key.local_port;
 	c->remote_port = key.remote_port;
-	c->family = key.local[10] == 0xff && key.local[11] == 0xff && !key.local[0] ? 2 : 10;
+	c->family = family_of(&key);
 	f->netns = key.netns;
 	f->expected[IW_IN] = seq;
 	f->synced[IW_IN] = 1;
@@ -1325,32 +1325,14 @@ static __noinline int on_listener(struct __sk_buff *skb, struct bpf_sock *sk)
  * this node, alive. A firewall did (REJECT), or something between. */
 static __noinline int look_at_rst(struct __sk_buff *skb, struct iw_socket *s)
 {
-	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *peer;
 	struct packet p = {};
-	iw_u32 ports = 0;
 	iw_u8 ttl = 0, state;
 
-	if (!s || read_packet(skb, &p))
+	if (!s || read_packet(skb, &p) || bpf_skb_load_bytes(skb, skb->protocol == bpf_htons(0x0800) ? 8 : 7, &ttl, 1))
 		return 0;
 	__sync_fetch_and_or(&s->flags, IW_SOCKET_RST_IN);
-	if (skb->protocol == bpf_htons(0x0800)) {
-		if (bpf_skb_load_bytes(skb, 8, &ttl, 1) || bpf_skb_load_bytes(skb, 16, &tuple.ipv4.saddr, 4) ||
-		    bpf_skb_load_bytes(skb, 12, &tuple.ipv4.daddr, 4) ||
-		    bpf_skb_load_bytes(skb, p.offset - p.header, &ports, 4))
-			return 0;
-		tuple.ipv4.sport = ports >> 16;
-		tuple.ipv4.dport = ports & 0xffff;
-		peer = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	} else {
-		if (bpf_skb_load_bytes(skb, 7, &ttl, 1) || bpf_skb_load_bytes(skb, 24, &tuple.ipv6.saddr, 16) ||
-		    bpf_skb_load_bytes(skb, 8, &tuple.ipv6.daddr, 16) ||
-		    bpf_skb_load_bytes(skb, p.offset - p.header, &ports, 4))
-			return 0;
-		tuple.ipv6.sport = ports >> 16;
-		tuple.ipv6.dport = ports & 0xffff;
-		peer = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	}
+	peer = socket_at(skb, p.offset - p.header, 1);
 	if (s->ttl && (ttl != s->ttl || !(s->flags & IW_SOCKET_LOOPBACK) != (skb->ifindex != 1)))
 		__sync_fetch_and_or(&s->flags, IW_SOCKET_FORGED);
 	if (!peer)
@@ -1908,7 +1890,7 @@ static __always_inline void tell_state(struct seq_file *seq, struct sock *sk, st
 	state.header.kind = IW_REC_SOCKET;
 	state.header.size_bytes = sizeof(state);
 	state.cookie = bpf_get_socket_cookie(sk);
-	state.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	state.cgroup_id = owner_cgroup(s);
 	state.pid = s->owner_pid;
 	state.port = s->role ? s->port : 0;
 	state.role = s->role;

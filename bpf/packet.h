@@ -89,4 +89,30 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *p)
 	return 0;
 }
 
+/* The socket in this namespace to which the packet goes, or from which (`sender`) it says that it comes. With a
+ * reference: bpf_sk_release(). */
+static __noinline struct bpf_sock *socket_at(struct __sk_buff *skb, iw_u32 header_offset, iw_u32 sender)
+{
+	struct bpf_sock_tuple t = {};
+	iw_u32 ports = 0, from = 0, to = 0;
+
+	if (bpf_skb_load_bytes(skb, header_offset, &ports, 4))
+		return 0;
+	if (sender)
+		ports = ports << 16 | ports >> 16;
+	if (skb->protocol == bpf_htons(0x0800)) {
+		if (bpf_skb_load_bytes(skb, 12, &from, 4) || bpf_skb_load_bytes(skb, 16, &to, 4))
+			return 0;
+		t.ipv4.saddr = sender ? to : from;
+		t.ipv4.daddr = sender ? from : to;
+		__builtin_memcpy(&t.ipv4.sport, &ports, 4);
+		return bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (bpf_skb_load_bytes(skb, 8, sender ? t.ipv6.daddr : t.ipv6.saddr, 16) ||
+	    bpf_skb_load_bytes(skb, 24, sender ? t.ipv6.saddr : t.ipv6.daddr, 16))
+		return 0;
+	__builtin_memcpy(&t.ipv6.sport, &ports, 4);
+	return bpf_skc_lookup_tcp(skb, &t, sizeof(t.ipv6), BPF_F_CURRENT_NETNS, 0);
+}
+
 #endif

@@ -50,6 +50,12 @@ static __always_inline void take_owner(struct iw_socket *s)
 /* Of the process that called socket(); children have their listener's. */
 static __always_inline iw_u64 cgroup_of(struct sock *sk) { return BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id); }
 
+/* The owner's, if one is known. */
+static __always_inline iw_u64 owner_cgroup(const struct iw_socket *s)
+{
+	return s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+}
+
 /* ---- Sums ---- */
 
 /* An owner that had no row yet: told at once, since its cgroup may be gone when the sums are read. */
@@ -96,7 +102,7 @@ static __always_inline struct iw_tcp_sums *sums_of(const struct iw_socket *s)
 {
 	struct iw_tcp_key key = {};
 
-	key.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	key.cgroup_id = owner_cgroup(s);
 	key.pid = s->owner_pid;
 	key.role = s->role;
 	key.port = s->role ? s->port : 0;
@@ -243,6 +249,12 @@ static __always_inline void name_of(const struct sock_common *c, struct iw_held_
 	}
 }
 
+/* IPv4 also where it is mapped. */
+static __always_inline iw_u16 family_of(const struct iw_held_key *key)
+{
+	return key->local[10] == 0xff && key->local[11] == 0xff && !key->local[0] ? 2 : 10;
+}
+
 /* Of the connection to which the packet that came in would belong. Returns its TCP flags, and the bytes of payload. */
 static __always_inline iw_u8 name_of_packet(struct sk_buff *skb, struct sock *sk, struct iw_held_key *key,
 					    iw_u32 *payload)
@@ -301,7 +313,7 @@ static __always_inline void name_reset(struct iw_reset *r, const struct iw_held_
 	__builtin_memcpy(r->remote_addr, key->remote, 16);
 	r->local_port = key->local_port;
 	r->remote_port = key->remote_port;
-	r->family = key->local[10] == 0xff && key->local[11] == 0xff && !key->local[0] ? 2 : 10;
+	r->family = family_of(key);
 }
 
 /* Counts the reset of a live connection, and tells of it if the connection was followed or reused too late. */
@@ -340,7 +352,7 @@ static __noinline int reset_of(struct sock *sk, struct iw_socket *s, iw_u32 dire
 	name_of(&sk->__sk_common, &key);
 	name_reset(&r, &key);
 	r.cookie = bpf_get_socket_cookie(sk);
-	r.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	r.cgroup_id = owner_cgroup(s);
 	r.established_ns = s->established_ns;
 	r.role = s->role;
 	r.direction = direction;
@@ -432,7 +444,7 @@ static __noinline int remember_closed(struct sock *sk, struct iw_socket *s, stru
 
 	name_of(&sk->__sk_common, &key);
 	c.cookie = bpf_get_socket_cookie(sk);
-	c.cgroup_id = s->owner_cgroup_id ? s->owner_cgroup_id : s->cgroup_id;
+	c.cgroup_id = owner_cgroup(s);
 	c.established_ns = s->established_ns;
 	c.closed_ns = bpf_ktime_get_ns();
 	c.active_ns = c.closed_ns - jiffies_to_ns(now - ((int)(sent - received) > 0 ? sent : received));

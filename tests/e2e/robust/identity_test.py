@@ -17,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 from rig.agent import Agent  # noqa: E402
 from rig.build import agent_binary  # noqa: E402
 from rig.cgroups import Tree, ask, hex_id, host_cgroup_root, serving  # noqa: E402
+from rig.process import RigError, wait_for  # noqa: E402
 from rig.testing import main  # noqa: E402
 
 INTERPRETER = pathlib.Path(sys.executable).name[:15]  # the process name of the servers
@@ -60,6 +61,12 @@ class IdentityTest(unittest.TestCase):
         record = self.record(port, role)
         return tuple(record.get(key, "") for key in ("namespace", "workload", "pod", "container"))
 
+    def assert_comes_to(self, value_of, expected, message=None):
+        """Metrics follow within an interval of reading and one of publishing."""
+        with contextlib.suppress(RigError):
+            wait_for(lambda: value_of() == expected, 10, "the metrics", every_s=0.2)
+        self.assertEqual(value_of(), expected, message)
+
     def test_what_runtimes_and_systemd_make(self):
         uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, "pod"))
         dashless = uid.replace("-", "_")
@@ -98,15 +105,14 @@ class IdentityTest(unittest.TestCase):
                     # Both talk over 127.0.0.1, in one network namespace.
                     self.assertEqual(self.who(port, "client"), ("", "caller.service", "", ""))
         # The metrics have the same labels, those of the kernel's sums too.
-        time.sleep(2)
         for family in ("inferwire_requests_total", "inferwire_tcp_connections_opened_total"):
             for expected in set(cases.values()):
                 labels = dict(zip(("namespace", "workload", "pod", "container"), expected))
                 if INTERPRETER in expected:
                     continue  # other tests' processes have that name too
                 times = list(cases.values()).count(expected)
-                found = self.series(family, role="server", **labels)
-                self.assertEqual(sum(value for _, value in found), times, (family, expected))
+                self.assert_comes_to(lambda: sum(value for _, value in self.series(family, role="server", **labels)), times,
+                                     (family, expected))
 
     def test_pods_that_live_for_a_moment(self):
         generated = "bcdfghjklm"
@@ -118,15 +124,16 @@ class IdentityTest(unittest.TestCase):
                 self.tree.pod_logs("ci", name, uid, {"probe": identity})
                 cgroup = self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{identity}.scope")
                 ask(cgroup, port)
-                time.sleep(max(0, 0.2 - (time.monotonic() - began)))
+                time.sleep(max(0, 0.2 - (time.monotonic() - began)))  # its whole life
                 os.rmdir(cgroup)
                 for folder, _, _ in os.walk(self.tree.logs / "pods" / f"ci_{name}_{uid}", topdown=False):
                     os.rmdir(folder)
                 (self.tree.logs / "containers" / f"{name}_ci_probe-{identity}.log").unlink()
                 self.assertEqual(self.who(port, "client"), ("ci", "probe", name, "probe"))
-        time.sleep(2)  # long after they have gone their sums are still their own
-        connected = self.series("inferwire_tcp_connects_total", namespace="ci", workload="probe", container="probe", result="ok")
-        self.assertEqual({labels["pod"]: value for labels, value in connected}, {f"probe-x7k2{digit}": 1 for digit in generated})
+        # Long after they have gone their sums are still their own.
+        self.assert_comes_to(lambda: {labels["pod"]: value for labels, value in self.series(
+            "inferwire_tcp_connects_total", namespace="ci", workload="probe", container="probe", result="ok")},
+                             {f"probe-x7k2{digit}": 1 for digit in generated})
 
     def test_without_the_right_to_open_by_handle_the_tree_is_walked(self):
         if not shutil.which("setpriv"):
@@ -156,10 +163,9 @@ class IdentityTest(unittest.TestCase):
                 ask(self.caller, port)
                 record = self.record(port, "server")
                 self.assertEqual((record["workload"], record["pid"]), ("worker.service", pid))
-                time.sleep(1.2)
-                self.assertEqual([(labels["workload"], value) for labels, value in
-                                  self.series("inferwire_requests_total", role="server", port=str(port))],
-                                 [("worker.service", 1)])
+                self.assert_comes_to(lambda: [(labels["workload"], value) for labels, value in
+                                              self.series("inferwire_requests_total", role="server", port=str(port))],
+                                     [("worker.service", 1)])
 
     def test_servers_that_share_a_port(self):
         answers = collections.Counter()
@@ -171,10 +177,8 @@ class IdentityTest(unittest.TestCase):
             for _ in range(24):
                 answers[ask(self.caller, port)] += 1
             self.assertGreater(len(answers), 1)
-            time.sleep(1.5)
-            counted = {labels["workload"]: value for labels, value in
-                       self.series("inferwire_requests_total", role="server", port=str(port))}
-        self.assertEqual(counted, dict(answers))
+            self.assert_comes_to(lambda: {labels["workload"]: value for labels, value in
+                                          self.series("inferwire_requests_total", role="server", port=str(port))}, dict(answers))
 
     def test_a_pid_namespace_of_its_own_and_containers_that_share_it(self):
         # The second process is a sidecar in the first one's PID namespace.
@@ -215,8 +219,8 @@ class IdentityTest(unittest.TestCase):
         with serving(self.tree.make(f"kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/crio-{identity}.scope")) as (port, _):
             ask(self.caller, port)
             self.assertEqual(self.who(port, "server"), ("", uid, uid, identity[:12]))
-        time.sleep(1.2)
-        self.assertRegex(self.agent.get(), r'inferwire_signal_up\{signal="pod_names",reason="[^"]*pods: No such file or directory"\} 0')
+        said = r'inferwire_signal_up\{signal="pod_names",reason="[^"]*pods: No such file or directory"\} 0'
+        self.assert_comes_to(lambda: bool(re.search(said, self.agent.get())), True)
 
 
 if __name__ == "__main__":

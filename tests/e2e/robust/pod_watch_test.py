@@ -40,6 +40,7 @@ class Api:
         self.set_token("first")
         self.lock = threading.Condition()
         self.version, self.oldest, self.pods, self.events = 100, 0, {}, []
+        self.gone_by_status = False  # how a watch from an old version is refused: else by an event in it
         self.refusal = None  # (status, message)
         self.requests = []   # (path, query)
         self.watches = set()
@@ -133,6 +134,10 @@ class Api:
                 if parts.path != "/api/v1/pods" or query.get("fieldSelector") != f"spec.nodeName={NODE}":
                     return self.answer(404, {"kind": "Status", "message": "not found"})
                 if "watch" in query:
+                    with api.lock:
+                        gone = api.gone_by_status and int(query["resourceVersion"]) < api.oldest
+                    if gone:
+                        return self.answer(410, {"kind": "Status", "code": 410, "message": "too old resource version"})
                     return self.watch(int(query["resourceVersion"]))
                 with api.lock:
                     return self.answer(200, {"kind": "PodList", "metadata": {"resourceVersion": str(api.version)},
@@ -265,7 +270,14 @@ class PodWatchTest(unittest.TestCase):
         self.assertEqual((self.signal("pod_watch"), self.signal("pod_names")), ((True, ""), (True, "")))
 
     def test_a_version_that_is_too_old_is_listed_again(self):
+        self.check_too_old(by_status=False)
+
+    def test_a_watch_that_is_refused_as_too_old_is_listed_again(self):
+        self.check_too_old(by_status=True)
+
+    def check_too_old(self, by_status):
         missed, identity = str(uuid.uuid4()), hex_id("missed")
+        self.api.gone_by_status = by_status
         self.start("pods")
         self.wait_for_signal(True)
         with self.api.lock:

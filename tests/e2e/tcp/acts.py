@@ -345,15 +345,8 @@ def slow_reader(host, port, path, body, pause_s, buffer):
     one.close()
 
 
-def _answer_forever(listener):
-    """Answers each byte with one, until the peer closes; every connection in a thread of its own."""
-    def serve(one):
-        try:
-            while data := one.recv(65536):
-                one.sendall(data)
-        except OSError:
-            pass
-        one.close()
+def _serve_each(listener, serve):
+    """Every connection in a thread of its own, until the listener is closed."""
     while True:
         try:
             one, _ = listener.accept()
@@ -362,9 +355,21 @@ def _answer_forever(listener):
         threading.Thread(target=serve, args=(one,), daemon=True).start()
 
 
-def answer_forever(listener):
+def _serve_in_background(listener, serve):
     _sockets[listener].settimeout(None)
-    threading.Thread(target=_answer_forever, args=(_sockets[listener],), daemon=True).start()
+    threading.Thread(target=_serve_each, args=(_sockets[listener], serve), daemon=True).start()
+
+
+def answer_forever(listener):
+    """Answers each byte with one, until the peer closes."""
+    def serve(one):
+        try:
+            while data := one.recv(65536):
+                one.sendall(data)
+        except OSError:
+            pass
+        one.close()
+    _serve_in_background(listener, serve)
 
 
 def fork_workers(listener, names):
@@ -490,13 +495,7 @@ def serve_until_idle(listener, idle_s):
         except OSError:
             pass
         one.close()
-
-    def forever():
-        while True:
-            one, _ = _sockets[listener].accept()
-            threading.Thread(target=serve, args=(one,), daemon=True).start()
-    _sockets[listener].settimeout(None)
-    threading.Thread(target=forever, daemon=True).start()
+    _serve_in_background(listener, serve)
 
 
 def serve_then_close(listener):
@@ -510,13 +509,7 @@ def serve_then_close(listener):
             if not number:
                 one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
         one.close()
-
-    def forever():
-        while True:
-            one, _ = _sockets[listener].accept()
-            threading.Thread(target=serve, args=(one,), daemon=True).start()
-    _sockets[listener].settimeout(None)
-    threading.Thread(target=forever, daemon=True).start()
+    _serve_in_background(listener, serve)
 
 
 # ---- Packets that no socket would send ----

@@ -2,40 +2,16 @@
 #include "agent/host/cgroup_directory.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
+
+#include "tests/unit/host/cgroup_tree.h"
 
 namespace inferwire::host {
 namespace {
 
-using Time = CgroupDirectory::Time;
 using std::chrono::seconds;
-
-// A tree of folders in place of a cgroup hierarchy: ids are inodes there too.
-class CgroupTree : public testing::Test {
- protected:
-  CgroupTree() {
-    char folder[] = "/tmp/identity_test.XXXXXX";
-    root_ = mkdtemp(folder);
-  }
-  ~CgroupTree() override { std::filesystem::remove_all(root_); }
-
-  std::uint64_t make(const std::string& path) {
-    std::filesystem::create_directories(root_ + path);
-    return id_of(path);
-  }
-  std::uint64_t id_of(const std::string& path) {
-    struct stat status {};
-    EXPECT_EQ(stat((root_ + path).c_str(), &status), 0);
-    return status.st_ino;
-  }
-
-  std::string root_;
-  Time now_ = Time() + seconds(1000);
-};
 
 TEST_F(CgroupTree, IdsGivePaths) {
   const std::uint64_t id = make("/system.slice/nginx.service");
