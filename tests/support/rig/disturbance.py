@@ -12,7 +12,7 @@ import pathlib
 import re
 import tempfile
 
-from .process import run
+from .process import run, wait_for
 
 EVENTS = ("tcp/tcp_retransmit_skb", "tcp/tcp_retransmit_synack", "tcp/tcp_send_reset", "tcp/tcp_receive_reset", "sock/inet_sock_set_state",
           "tcp/tcp_rcv_space_adjust")
@@ -49,9 +49,16 @@ class Disturbance:
         return sum(int(number) for stats in self._instance.glob("per_cpu/cpu*/stats")
                    for number in re.findall(r"^(?:entries|overrun): (\d+)", stats.read_text(), re.MULTILINE))
 
+    def _removed(self):
+        # A process that another thread is just starting has all our files open until it becomes another program.
+        with contextlib.suppress(OSError):
+            self._instance.rmdir()
+            return True
+        return False
+
     def __exit__(self, *_):
         if self._instance is not None:
-            self._instance.rmdir()
+            wait_for(self._removed, 10, "the trace instance to be free", every_s=0.05)
         if self._mount is not None:
             run(["umount", self._mount], check=False)
             self._mount.rmdir()
