@@ -186,9 +186,9 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, IW_STAT_MAX);
+	__uint(max_entries, 1);
 	__type(key, iw_u32);
-	__type(value, iw_u64);
+	__type(value, struct iw_stats);
 } stats SEC(".maps");
 
 /* Requests that are only counted. The agent reads and deletes. */
@@ -203,20 +203,15 @@ struct {
 iw_u32 followed = 0;	    /* flows that live: without any, hooks that only serve them leave at once */
 iw_u32 listener_copies = 0; /* set once a listener has held payload: children look for it */
 
-static __always_inline void count_stat(iw_u32 which)
-{
-	iw_u64 *value = bpf_map_lookup_elem(&stats, &which);
-
-	if (value)
-		(*value)++;
-}
-
 static __always_inline void add_stat(iw_u32 which, iw_u64 n)
 {
-	iw_u64 *value = bpf_map_lookup_elem(&stats, &which);
+	iw_u32 only = 0;
+	struct iw_stats *all = bpf_map_lookup_elem(&stats, &only);
 
-	if (value)
-		*value += n;
+	if (all && which < IW_STAT_MAX)
+		all->n[which] += n;
 }
+
+static __always_inline void count_stat(iw_u32 which) { add_stat(which, 1); }
 
 #endif

@@ -37,14 +37,13 @@ static __always_inline struct iw_window *claim_window(void)
 	return 0;
 }
 
-/* Zeroes what was read into the window. */
-__attribute__((noinline)) int wipe_window(struct iw_window *w)
+/* Zeroes what was read into the window, from `at` on. */
+__attribute__((noinline)) int wipe_window(struct iw_window *w, iw_u32 at)
 {
-	iw_u32 i, at;
+	iw_u32 i;
 
 	if (!w)
 		return 0;
-	at = IW_WIN_ROOM - IW_CARRY;
 	for (i = 0; i < (IW_CARRY + IW_WIN_BYTES) / 64 + 1; i++) {
 		iw_u8 *to = &w->buf[at & (IW_WIN_SIZE - 1)];
 
@@ -65,7 +64,7 @@ __attribute__((noinline)) int wipe_window(struct iw_window *w)
 
 static __always_inline void release_window(struct iw_window *w)
 {
-	wipe_window(w);
+	wipe_window(w, IW_WIN_ROOM - IW_CARRY);
 	w->busy = 0;
 }
 
@@ -645,14 +644,14 @@ static __always_inline void unlock_ingress(struct iw_flow *f) { __sync_lock_test
 static __always_inline void sample_rtt(struct iw_flow *f, struct tcp_sock *tp, iw_u64 now_ns)
 {
 	struct iw_request *r = &f->record.request;
-	iw_u32 srtt = tp->srtt_us >> 3, rtt;
+	iw_u32 srtt = tp->srtt_us >> 3, now_us = (iw_u32)(now_ns / 1000), rtt;
 
 	if (srtt && !f->record.conn.handshake_us)
 		f->record.conn.handshake_us = srtt;
-	if (!f->live || now_ns < f->rtt_next_ns || tp->srtt_us == f->srtt_us)
+	if (!f->live || f->rtt_next_us - now_us - 1 < srtt || tp->srtt_us == f->srtt_us)
 		return;
 	f->srtt_us = tp->srtt_us;
-	f->rtt_next_ns = now_ns + (iw_u64)srtt * 1000;
+	f->rtt_next_us = now_us + srtt;
 	rtt = tp->rack.rtt_us;
 	if (!rtt)
 		rtt = srtt;
@@ -716,6 +715,7 @@ static __always_inline int take_usual(struct __sk_buff *skb, struct iw_flow *f, 
 	const struct iw_parser *parser = iw_parser_of(f, direction);
 	iw_u32 bytes = p->bytes;
 	struct iw_window *w;
+	iw_u32 from = IW_WIN_ROOM;
 	int taken = 0;
 
 	if (!parser->pattern.before_bytes || parser->state != IW_P_CHUNK_SIZE || f->live != 1 ||
@@ -743,10 +743,12 @@ static __always_inline int take_usual(struct __sk_buff *skb, struct iw_flow *f, 
 
 			w->feed_seq = p->seq;
 			run_steps(&feed, bytes);
+			from -= IW_CARRY;
 		}
 		close_window(f, w);
 	}
-	release_window(w);
+	wipe_window(w, from);
+	w->busy = 0;
 	return taken;
 }
 
@@ -898,19 +900,22 @@ static __noinline int is_damaged(struct __sk_buff *skb, struct packet *p, struct
 static __always_inline void follow_in(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, struct packet *p)
 {
 	iw_u64 now_ns = bpf_ktime_get_ns();
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct tcp_sock *tp;
 	struct iw_window *w = 0;
 	struct feed feed = {.skb = skb, .f = f};
 	iw_u32 skip, rcv_nxt;
 	int ahead, covered, damaged = 0;
 
-	if (!tp)
-		return;
 	if (lock_ingress(f))
 		return;
 	watch_window(f, p, IW_IN, now_ns);
 	if (p->bytes && f->role == IW_ROLE_CLIENT && f->record.request.request_acked_ns && !unchecked_sum(p) &&
 	    take_usual(skb, f, p, IW_IN, now_ns)) {
+		unlock_ingress(f);
+		return;
+	}
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp) {
 		unlock_ingress(f);
 		return;
 	}
@@ -1392,7 +1397,25 @@ static __noinline struct iw_socket *first_out(struct __sk_buff *skb, struct bpf_
 	return socket_of(skb, sk);
 }
 
-/* Only TCP sockets have state: who finds some need not ask further. */
+/* Beside the packet of a followed connection. */
+static __noinline int rare_in(struct __sk_buff *skb, struct bpf_sock *sk, struct iw_flow *f, iw_u32 reset)
+{
+	struct iw_socket *s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct tcp_sock *tp;
+
+	if (!s || !f)
+		return 0;
+	if (reset)
+		look_at_rst(skb, s);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (tp && rtt_due(s->rtt_next))
+		sample_path(s, tp);
+	f->path_next = s->rtt_next;
+	return 0;
+}
+
+/* Only TCP sockets have state: who finds some need not ask further. Of a followed one the flow is all that its packets
+ * need: that is looked for first, while there are any. */
 SEC("cgroup_skb/ingress")
 int cgroup_skb__ingress(struct __sk_buff *skb)
 {
@@ -1405,8 +1428,18 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 
 	if (!sk)
 		return 1;
+	f = followed ? bpf_sk_storage_get(&flows, sk, 0, 0) : 0;
+	if (f) {
+		touch(f, IW_IN);
+		if (read_packet(skb, &p))
+			return 1;
+		if (p.flags & IW_RST || rtt_due(f->path_next))
+			rare_in(skb, sk, f, p.flags & IW_RST);
+		follow_in(skb, sk, f, &p);
+		return 1;
+	}
 	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	if (s && rtt_due(s)) {
+	if (s && rtt_due(s->rtt_next)) {
 		tp = bpf_skc_to_tcp_sock(sk);
 		if (tp && s->mode != IW_MODE_LISTEN)
 			sample_path(s, tp);
@@ -1415,18 +1448,6 @@ int cgroup_skb__ingress(struct __sk_buff *skb)
 		if (is_rst(skb))
 			look_at_rst(skb, s);
 		count_stat(IW_STAT_IGNORED);
-		return 1;
-	}
-	if (s && s->mode == IW_MODE_FOLLOW) {
-		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-		if (!f)
-			return 1;
-		touch(f, IW_IN);
-		if (read_packet(skb, &p))
-			return 1;
-		if (p.flags & IW_RST)
-			look_at_rst(skb, s);
-		follow_in(skb, sk, f, &p);
 		return 1;
 	}
 	if (s && s->seen_http && s->role == IW_ROLE_CLIENT) {
@@ -1473,18 +1494,16 @@ int cgroup_skb__egress(struct __sk_buff *skb)
 
 	if (!sk)
 		return 1;
-	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	if (s && s->mode == IW_MODE_IGNORE) {
-		count_stat(IW_STAT_IGNORED);
-		return 1;
-	}
-	if (s && s->mode == IW_MODE_FOLLOW) {
-		f = bpf_sk_storage_get(&flows, sk, 0, 0);
-		if (!f)
-			return 1;
+	f = followed ? bpf_sk_storage_get(&flows, sk, 0, 0) : 0;
+	if (f) {
 		touch(f, IW_OUT);
 		if (!read_packet(skb, &p))
 			follow_out(skb, sk, f, &p);
+		return 1;
+	}
+	s = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (s && s->mode == IW_MODE_IGNORE) {
+		count_stat(IW_STAT_IGNORED);
 		return 1;
 	}
 	bytes = read_payload(skb, &offset);

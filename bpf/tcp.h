@@ -213,10 +213,7 @@ static __noinline int sample_path(struct iw_socket *s, struct tcp_sock *tp)
 	return 0;
 }
 
-static __always_inline int rtt_due(const struct iw_socket *s)
-{
-	return (int)((iw_u32)bpf_jiffies64() - s->rtt_next) >= 0;
-}
+static __always_inline int rtt_due(iw_u32 next) { return (int)((iw_u32)bpf_jiffies64() - next) >= 0; }
 
 /* ---- A connection's name ---- */
 

@@ -78,7 +78,7 @@ struct KernelSource::Implementation {
   std::size_t listeners_walked = 0;
   std::optional<SumsMap<iw_count_key, iw_count>> counts;
   std::optional<SumsMap<iw_tcp_key, iw_tcp_sums>> tcp;
-  std::vector<std::uint64_t> per_cpu;
+  std::vector<iw_stats> per_cpu;
 };
 
 KernelSource::KernelSource(PacketPrograms programs)
@@ -164,12 +164,12 @@ base::Result<void> KernelSource::read_tcp(const TcpSink& sink) { return implemen
 
 base::Result<KernelStats> KernelSource::read_stats() {
   KernelStats stats{};
-  const int map = bpf_map__fd(programs_.skeleton()->maps.stats);
-  for (std::uint32_t i = 0; i < stats.size(); ++i) {
-    if (bpf_map_lookup_elem(map, &i, implementation_->per_cpu.data()) != 0) {
-      return base::fail("read the map", "stats", base::errno_text(errno), "");
-    }
-    for (std::uint64_t value : implementation_->per_cpu) stats[i] += value;
+  const std::uint32_t only = 0;
+  if (bpf_map_lookup_elem(bpf_map__fd(programs_.skeleton()->maps.stats), &only, implementation_->per_cpu.data()) != 0) {
+    return base::fail("read the map", "stats", base::errno_text(errno), "");
+  }
+  for (const iw_stats& cpu : implementation_->per_cpu) {
+    for (std::size_t i = 0; i < stats.size(); ++i) stats[i] += cpu.n[i];
   }
   return stats;
 }

@@ -35,13 +35,18 @@ struct iw_held_key {
 };
 
 struct iw_window {
-	iw_u8 buf[IW_WIN_SIZE + IW_WIN_SLACK];
+	/* What the usual packet needs, side by side. */
 	iw_u64 now_ns; /* when these bytes passed */
+	iw_u32 busy;   /* slot is taken */
 	iw_u32 seq;    /* sequence number of buf[IW_WIN_ROOM] */
 	iw_u32 direction;
-	iw_u32 pos;  /* next byte to look at */
-	iw_u32 end;  /* after the last valid byte */
-	iw_u32 busy; /* slot is taken */
+	iw_u32 pos; /* next byte to look at */
+	iw_u32 end; /* after the last valid byte */
+	/* What this packet brought. */
+	iw_u32 chunks;
+	iw_u32 last_content_seq;
+	iw_u32 opaque;	 /* body bytes of an encoded stream passed */
+	iw_u32 not_http; /* a message was due and something else came */
 	/* The contiguous run of lines being scanned. */
 	iw_u32 segment_open;
 	iw_u32 segment_start;
@@ -61,11 +66,6 @@ struct iw_window {
 	iw_u32 other;	     /* something in it was taken over into the record */
 	iw_u32 value_pos;    /* of the text */
 	iw_u32 event;	     /* what it held */
-	/* What this packet brought. */
-	iw_u32 chunks;
-	iw_u32 last_content_seq;
-	iw_u32 opaque;	 /* body bytes of an encoded stream passed */
-	iw_u32 not_http; /* a message was due and something else came */
 	/* Where the packet program is in its packet, or in a range of held segments. */
 	iw_u32 feed_offset;
 	iw_u32 feed_left;
@@ -76,6 +76,7 @@ struct iw_window {
 	struct iw_held_key feed_key;
 	iw_u32 feed_first; /* the range came by way of a listener: it keeps its arrival time */
 	iw_u32 pad0;
+	iw_u8 buf[IW_WIN_SIZE + IW_WIN_SLACK];
 };
 
 /* Parser states. */
@@ -196,8 +197,9 @@ struct iw_flow {
 	iw_u8 first_sent;   /* the current request's first chunk was reported */
 	iw_u8 fin_in;	    /* the peer's FIN came in: it takes one sequence number */
 	iw_u8 zero;	    /* bit by direction: the last packet's window was 0 */
-	iw_u64 rtt_next_ns;
-	iw_u32 srtt_us; /* last seen, to notice new samples */
+	iw_u32 rtt_next_us; /* low bits of when the request's next round trip may be sampled */
+	iw_u32 path_next;   /* jiffies: as the socket's rtt_next */
+	iw_u32 srtt_us;	    /* last seen, to notice new samples */
 	iw_u32 netns;
 	struct iw_record record;    /* what leaves, in place; its end is hot */
 	struct iw_parser parser[2]; /* by direction */

@@ -447,14 +447,12 @@ struct iw_edges {
 	iw_u32 pad0;
 };
 
-/* Per-CPU counters, by index. */
-#define IW_STAT_RECORDS_SEEN 32	    /* + kind */
-#define IW_STAT_RECORDS_LOST 40	    /* + kind: no room in the ring buffer */
+/* Per-CPU counters, by index: what the usual packet counts comes first. */
 #define IW_STAT_REQUESTS_FINISHED 8 /* followed requests that ended */
 #define IW_STAT_CHUNKS 9	    /* content events, all requests */
 #define IW_STAT_DELIVERIES 10	    /* packets with content */
-#define IW_STAT_NO_SLOT 11	    /* no scratch slot free: bytes skipped */
-#define IW_STAT_LOCK_BUSY 12	    /* two ingress programs met on one socket: bytes skipped */
+#define IW_STAT_FOLLOWED 11	    /* packets with payload of followed connections */
+#define IW_STAT_IGNORED 12	    /* packets of connections that are not followed */
 #define IW_STAT_HOLE_DROPPED 13	    /* a segment after a hole could not be kept */
 #define IW_STAT_HOLE_KEPT 14
 #define IW_STAT_RESYNC 15	   /* bytes missing from the parsed stream */
@@ -464,14 +462,19 @@ struct iw_edges {
 #define IW_STAT_PIPELINE_FULL 19
 #define IW_STAT_STORAGE_FAILED 20   /* no memory for a socket's state */
 #define IW_STAT_COUNTS_FULL 21	    /* request counted nowhere but here */
-#define IW_STAT_IGNORED 22	    /* packets of connections that are not followed */
+#define IW_STAT_LOCK_BUSY 22	    /* two ingress programs met on one socket: bytes skipped */
 #define IW_STAT_LISTENER_BYTES 23   /* payload that arrived on a listener and was kept for the child */
 #define IW_STAT_OVERLONG 24	    /* packet with more structure than one program run may look at */
-#define IW_STAT_FOLLOWED 25	    /* packets with payload of followed connections */
+#define IW_STAT_NO_SLOT 25	    /* no scratch slot free: bytes skipped */
 #define IW_STAT_MALFORMED 26	    /* framing errors */
 #define IW_STAT_FLOWS 27	    /* flow states created */
 #define IW_STAT_SUMS_FULL 28	    /* TCP events counted nowhere but here */
 #define IW_STAT_RESETS_NO_SOCKET 29 /* resets sent for no socket of ours: nobody's */
+#define IW_STAT_RECORDS_SEEN 32	    /* + kind */
+#define IW_STAT_RECORDS_LOST 40	    /* + kind: no room in the ring buffer */
 #define IW_STAT_MAX 48
+struct iw_stats {
+	iw_u64 n[IW_STAT_MAX];
+};
 
 #endif

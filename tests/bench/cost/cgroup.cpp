@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,6 +58,7 @@ Child::Child(const std::vector<std::string>& command, const Cgroup& cgroup) {
   pid_ = fork();
   if (pid_ < 0) fatal_errno("fork");
   if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     cgroup.enter();
     dup2(input.get(), STDOUT_FILENO);
     std::vector<char*> arguments;

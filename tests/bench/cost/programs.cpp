@@ -121,11 +121,12 @@ std::map<std::string, Cost> Instance::costs() const {
 std::uint64_t Instance::stat(std::uint32_t which) const {
   const bpf_map* map = bpf_object__find_map_by_name(object_, "stats");
   if (!map) return 0;
-  std::vector<std::uint64_t> values(static_cast<std::size_t>(libbpf_num_possible_cpus()));
-  const int error = bpf_map__lookup_elem(map, &which, sizeof(which), values.data(), values.size() * 8, 0);
+  std::vector<iw_stats> cpus(static_cast<std::size_t>(libbpf_num_possible_cpus()));
+  const std::uint32_t only = 0;
+  const int error = bpf_map__lookup_elem(map, &only, sizeof(only), cpus.data(), cpus.size() * sizeof(iw_stats), 0);
   if (error != 0) fatal("reading the programs' counters");
   std::uint64_t sum = 0;
-  for (const auto value : values) sum += value;
+  for (const iw_stats& cpu : cpus) sum += cpu.n[which];
   return sum;
 }
 

@@ -6,6 +6,7 @@
 //   inferwire-load client --ports A,B [--traffic stream|echo|small] [--connections N] [--events N] [--rate R]
 //                         [--seconds S] [--stagger-ms MS] [--seed N]
 //       one worker a port, connections shared among them; prints what it counted
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -70,6 +71,7 @@ pid_t start(Work work) {
   const pid_t pid = fork();
   if (pid < 0) rig::fatal_errno("fork");
   if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     work();
     _exit(0);
   }
