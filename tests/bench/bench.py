@@ -23,21 +23,26 @@ import streams
 import throughput
 
 STAGES = ("programs", "nginx", "iperf3", "best", "streams")
-FULL = {"rounds": 16, "slice": 2.0, "blocks": 60, "block_slice": 1, "switches": 150, "switch_slice": 0.25,
+FULL = {"rounds": 16, "slice": 2.0, "programs": [(1000, 30), (64, 50)], "blocks": 60, "block_slice": 1, "switches": 150, "switch_slice": 0.25,
         "streams": [(5000, 10, 25), (1000, 30, 25)],
         "best": (64, 6000)}
-QUICK = {"rounds": 3, "slice": 1.0, "blocks": 4, "block_slice": 1, "switches": 12, "switch_slice": 0.25,
+QUICK = {"rounds": 3, "slice": 1.0, "programs": [(1000, 30)], "blocks": 4, "block_slice": 1, "switches": 12, "switch_slice": 0.25,
          "streams": [(1000, 10, 5)], "best": (64, 1000)}
 
 
 def programs(options, states, size, say):
-    say("cost of the programs a packet")
-    done = subprocess.run(
-        [options.tools / "bench" / "inferwire-program-cost", "measure", "--load", options.tools / "bench" / "inferwire-load",
-         "--baseline", options.tools / "skeletons" / "inferwire_bench_skeletons" / "baseline.bpf.o",
-         "--object", "agent=" + states.objects["followed"], "--rounds", str(size["rounds"]), "--seconds", str(size["slice"]),
-         "--seed", str(options.seed)], stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(done.stdout)
+    """One result for each number and rate of streams; the other traffic is in the first."""
+    results = []
+    for streams_open, rate in size["programs"]:
+        say(f"cost of the programs a packet, {streams_open} streams with {rate} chunks a second each")
+        done = subprocess.run(
+            [options.tools / "bench" / "inferwire-program-cost", "measure", "--load", options.tools / "bench" / "inferwire-load",
+             "--baseline", options.tools / "skeletons" / "inferwire_bench_skeletons" / "baseline.bpf.o",
+             "--object", "agent=" + states.objects["followed"], "--rounds", str(size["rounds"]), "--seconds", str(size["slice"]),
+             "--streams", str(streams_open), "--rate", str(rate), "--seed", str(options.seed)] +
+            (["--traffic", "stream"] if results else []), stdout=subprocess.PIPE, check=True, text=True)
+        results.append(json.loads(done.stdout))
+    return results
 
 
 def cost_rows(result):
@@ -56,10 +61,11 @@ def cost_rows(result):
 def show(result):
     """The table of ratios."""
     lines = []
-    if "programs" in result:
-        lines += ["", "ns a packet (kernel's account)            empty   base  agent   above empty   times base"]
+    for run in result.get("programs", []):
+        lines += ["", f"{run['streams']} streams with {run['rate']:g} chunks a second each",
+                  "ns a packet (kernel's account)            empty   base  agent   above empty   times base"]
         table = {}
-        for traffic, place, name, ns, above, times in cost_rows(result["programs"]):
+        for traffic, place, name, ns, above, times in cost_rows(run):
             table.setdefault((traffic, place), {})[name] = (ns, above, times)
         for (traffic, place), sets in table.items():
             lines.append(f"  {traffic:7} {place:16}               {sets['empty'][0]:7.0f}{sets['base'][0]:7.0f}{sets['agent'][0]:7.0f}"

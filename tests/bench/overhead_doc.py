@@ -34,18 +34,20 @@ def _interval(entry):
 
 
 def _programs(result):
-    size = result["programs"]
+    size = result["programs"][0]
     yield "## A packet\n"
     yield (f"Nanoseconds by the kernel's own account (`bpf_stats`, which adds about 50 ns to each figure), medians of {size['rounds']} "
-           f"slices of {size['seconds']:g} s; {size['streams']} streams with {size['rate']:g} chunks a second each. *Empty* does nothing; "
+           f"slices of {size['seconds']:g} s. *Empty* does nothing; "
            "*base* does the least that any program must that knows its stream: headers, storage look-up, clock, one histogram "
            "bucket, for packets with payload. Each set of programs is attached alone, in random order, to the same load, with instances "
            "of its own for either end. Base does nothing for a packet without payload: for ACKs its figure is that of reading the headers.\n")
     yield "| traffic | packet | empty | base | agent | agent above empty | agent / base |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
     table = {}
-    for traffic, place, name, ns, above, times in bench.cost_rows(size):
-        table.setdefault((traffic, place), {})[name] = (ns, above, times)
+    for run in result["programs"]:
+        for traffic, place, name, ns, above, times in bench.cost_rows(run):
+            load = f"{run['streams']:,} streams, {run['rate']:g}/s" if traffic == "stream" else traffic
+            table.setdefault((load, place), {})[name] = (ns, above, times)
     for (traffic, place), sets in table.items():
         agent = sets["agent"]
         yield (f"| {traffic} | {PLACES.get(place, place)} | {sets['empty'][0]:.0f} | {sets['base'][0]:.0f} | {agent[0]:.0f} "
@@ -53,9 +55,9 @@ def _programs(result):
     yield ""
     for name, what in TRAFFIC.items():
         yield f"- *{name}*: {what}"
-    chunks = size["traffic"].get("stream", {}).get("chunks", {}).get("agent")
-    if chunks:
-        yield f"\nChunks sent in these slices: {sum(chunks['sent'])}; counted by the programs: {sum(chunks['counted'])}."
+    chunks = [run["traffic"]["stream"]["chunks"]["agent"] for run in result["programs"]]
+    sent, counted = (sum(sum(one[which]) for one in chunks) for which in ("sent", "counted"))
+    yield f"\nChunks sent in these slices: {sent}; counted by the programs: {counted}."
     yield ""
 
 
